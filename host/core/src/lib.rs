@@ -1,0 +1,26 @@
+//! The pure heart of Portcullis: what every tier knows about files, listings and caching.
+//!
+//! Nothing here does I/O, reads a clock or draws a random number: time (`now_ms`, monotonic) and
+//! seeds are arguments, so the simulator in `tests/sim` runs exactly the code that production runs.
+//!
+//! - [`attr`], [`handle`], [`entry`]: the vocabulary: attributes, handles, entries.
+//! - [`chunk`]: a packed run of a listing; one layout on the wire, in the cache and in the mount.
+//! - [`cache`]: the dentry cache with its single-flight fills and its fence against late fills.
+//! - [`eviction`]: what an eviction policy sees and answers, and the native policies.
+//! - [`status`]: how a request fails, and the table to errno.
+//! - [`limits`]: every bound, with its name, in one place.
+
+pub mod attr;
+pub mod cache;
+pub mod chunk;
+pub mod entry;
+pub mod eviction;
+pub mod handle;
+pub mod limits;
+pub mod status;
+
+pub use attr::{Attr, FileKind, Timestamp};
+pub use chunk::{Chunk, ChunkBuilder};
+pub use entry::{Entry, EntryRef};
+pub use handle::Handle;
+pub use status::Status;

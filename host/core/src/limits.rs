@@ -1,0 +1,79 @@
+//! Every bound Portcullis keeps, in one place. A limit is named here or it does not exist.
+//!
+//! Units are in the names. The assertions at the end tie limits that depend on one another.
+
+/// Longest name of a directory entry (`NAME_MAX`, limits.h).
+pub const NAME_LEN_MAX: usize = 255;
+/// Longest symlink target: `PATH_MAX` less its terminating NUL.
+pub const LINK_TARGET_LEN_MAX: usize = 4095;
+/// Longest handle; a kernel file handle that does not fit is replaced by one from the brick's map.
+pub const HANDLE_LEN_MAX: usize = 63;
+/// Longest extended attribute name (`XATTR_NAME_MAX`).
+pub const XATTR_NAME_LEN_MAX: usize = 255;
+/// Largest extended attribute value, and largest list of names (`XATTR_SIZE_MAX`).
+pub const XATTR_LEN_BYTES_MAX: usize = 64 * 1024;
+
+/// Entries in one chunk of a listing: large enough to amortise its header, small enough to evict.
+pub const CHUNK_ENTRIES_MAX: usize = 128;
+/// Bytes in one chunk: its heap offsets are 16 bits wide.
+pub const CHUNK_LEN_BYTES_MAX: usize = 60 * 1024;
+/// Bricks of one volume (the brick index in a chunk and in a position).
+pub const BRICKS_MAX: usize = 256;
+
+/// Largest frame on a stream, header excluded.
+pub const FRAME_LEN_BYTES_MAX: usize = 1024 * 1024;
+/// Largest request, which is one frame.
+pub const REQUEST_LEN_BYTES_MAX: usize = 8 * 1024;
+/// Data carried by one frame of a read.
+pub const READ_FRAME_LEN_BYTES: usize = 256 * 1024;
+/// Bytes one read request may ask for.
+pub const READ_LEN_BYTES_MAX: u32 = 16 * 1024 * 1024;
+/// Requests one connection may have under way (QUIC bidirectional streams).
+pub const REQUESTS_IN_FLIGHT_MAX: u32 = 1024;
+/// Requests a brick works on at once over all connections: one blocking thread each at most.
+pub const BRICK_WORKERS_MAX: usize = 64;
+/// Files one connection may hold open.
+pub const OPEN_FILES_MAX: usize = 16 * 1024;
+/// Connections one server keeps.
+pub const CONNECTIONS_MAX: usize = 4096;
+/// Bytes a server sends ahead of its peer's acknowledgement, on one connection.
+pub const SEND_WINDOW_BYTES: u64 = 8 * 1024 * 1024;
+/// Bytes a peer may send ahead of what was read, on one stream.
+pub const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
+/// Bytes a peer may send ahead of what was read, on one connection.
+pub const CONNECTION_WINDOW_BYTES: u32 = 8 * 1024 * 1024;
+
+/// Chunks a listing in flight may run ahead of its fastest reader.
+pub const FILL_AHEAD_CHUNKS_MAX: usize = 32;
+/// Fills (single-flight groups) under way in one shard of the cache.
+pub const FILLS_PER_SHARD_MAX: usize = 4096;
+/// Requests that may wait for one fill.
+pub const FILL_WAITERS_MAX: usize = 65_536;
+/// Shards of the dentry cache.
+pub const CACHE_SHARDS: usize = 64;
+/// Smallest cache that can be asked for.
+pub const CACHE_BYTES_MIN: u64 = 1024 * 1024;
+
+/// Events handed to an eviction policy in one call.
+pub const POLICY_EVENTS_MAX: usize = 4096;
+/// Victims asked of an eviction policy in one call.
+pub const POLICY_VICTIMS_MAX: usize = 256;
+/// Victims kept in reserve, so that a fill never waits for a policy.
+pub const RESERVE_MAX: usize = 256;
+/// The reserve is refilled when it falls below this.
+pub const RESERVE_LOW: usize = 128;
+/// Touched objects one shard remembers between two drains; further hits are dropped and counted.
+pub const TOUCHED_PER_SHARD_MAX: usize = 4096;
+/// Events one shard keeps for a policy that does not drain them; beyond it the policy has failed.
+pub const EVENTS_PER_SHARD_MAX: usize = 65_536;
+
+const _: () = assert!(CHUNK_LEN_BYTES_MAX <= u16::MAX as usize);
+const _: () = assert!(CHUNK_LEN_BYTES_MAX < FRAME_LEN_BYTES_MAX);
+const _: () = assert!(READ_FRAME_LEN_BYTES < FRAME_LEN_BYTES_MAX);
+const _: () = assert!(XATTR_LEN_BYTES_MAX + 1024 < FRAME_LEN_BYTES_MAX);
+const _: () = assert!(HANDLE_LEN_MAX <= u8::MAX as usize && NAME_LEN_MAX <= u8::MAX as usize);
+const _: () = assert!(RESERVE_LOW < RESERVE_MAX && RESERVE_MAX <= POLICY_VICTIMS_MAX);
+const _: () = assert!(CACHE_SHARDS.is_power_of_two());
+// One entry of the greatest size always fits an empty chunk.
+const _: () =
+    assert!(NAME_LEN_MAX + LINK_TARGET_LEN_MAX + HANDLE_LEN_MAX + 512 < CHUNK_LEN_BYTES_MAX);

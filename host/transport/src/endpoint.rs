@@ -1,0 +1,156 @@
+//! QUIC endpoints with mutual TLS: [`Server`] admits peers of our CA, [`Connector`] reaches one.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use portcullis_core::limits;
+use portcullis_wire::ALPN;
+use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use quinn::{ClientConfig, Endpoint, IdleTimeout, ServerConfig, TransportConfig, VarInt};
+use rustls::RootCertStore;
+use rustls::server::WebPkiClientVerifier;
+
+use crate::call::Connection;
+use crate::error::TransportError;
+use crate::identity::{Identity, Role};
+
+/// A connection without a sign of life for this long is lost.
+pub const IDLE_TIMEOUT_MS: u32 = 6_000;
+/// How often a connection that has nothing to send shows that it lives.
+pub const KEEP_ALIVE_MS: u64 = 1_500;
+/// How long connecting may take.
+pub const CONNECT_TIMEOUT_MS: u64 = 5_000;
+/// Largest datagram probed for: what 9,000-byte jumbo frames hold.
+const DATAGRAM_LEN_BYTES_MAX: u16 = 8_952;
+
+const _: () = assert!(KEEP_ALIVE_MS * 3 < IDLE_TIMEOUT_MS as u64);
+
+/// A listening endpoint.
+#[derive(Debug)]
+pub struct Server {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) role: Role,
+}
+
+impl Server {
+    /// Listens on `address` (port 0: any) as the role of `identity`.
+    ///
+    /// # Errors
+    /// The address is taken, or the identity does not hold together.
+    pub fn bind(address: SocketAddr, identity: &Identity) -> Result<Self, TransportError> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(
+            Arc::new(roots(identity)?),
+            provider.clone(),
+        )
+        .build()
+        .map_err(|error| TransportError::Tls(rustls::Error::General(error.to_string())))?;
+        let mut tls = rustls::ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(vec![identity.certificate.clone()], identity.key.clone_key())?;
+        tls.alpn_protocols = vec![ALPN.to_vec()];
+        let tls = QuicServerConfig::try_from(tls)
+            .map_err(|error| TransportError::Tls(rustls::Error::General(error.to_string())))?;
+        let mut config = ServerConfig::with_crypto(Arc::new(tls));
+        config.transport_config(Arc::new(transport()));
+        let endpoint = Endpoint::server(config, address)
+            .map_err(|source| TransportError::Bind { address, source })?;
+        Ok(Self { endpoint, role: identity.role })
+    }
+
+    /// The address it listens on, its port known.
+    ///
+    /// # Errors
+    /// The socket is gone.
+    pub fn local_addr(&self) -> std::io::Result<SocketAddr> {
+        self.endpoint.local_addr()
+    }
+}
+
+/// Makes connections as the role of one identity.
+#[derive(Clone, Debug)]
+pub struct Connector {
+    endpoint: Endpoint,
+    config: ClientConfig,
+}
+
+impl Connector {
+    /// A connector for addresses of the family of `peer` (IPv4 or IPv6).
+    ///
+    /// # Errors
+    /// No socket, or the identity does not hold together.
+    pub fn new(identity: &Identity, peer: SocketAddr) -> Result<Self, TransportError> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut tls = rustls::ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .with_root_certificates(roots(identity)?)
+            .with_client_auth_cert(vec![identity.certificate.clone()], identity.key.clone_key())?;
+        tls.alpn_protocols = vec![ALPN.to_vec()];
+        let tls = QuicClientConfig::try_from(tls)
+            .map_err(|error| TransportError::Tls(rustls::Error::General(error.to_string())))?;
+        let mut config = ClientConfig::new(Arc::new(tls));
+        config.transport_config(Arc::new(transport()));
+        let address: SocketAddr = match peer {
+            SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
+            SocketAddr::V6(_) => ([0u16; 8], 0).into(),
+        };
+        let endpoint =
+            Endpoint::client(address).map_err(|source| TransportError::Bind { address, source })?;
+        Ok(Self { endpoint, config })
+    }
+
+    /// Connects to the server at `address`, which must prove to be a `role`.
+    ///
+    /// # Errors
+    /// It cannot be reached within [`CONNECT_TIMEOUT_MS`], or is someone else.
+    pub async fn connect(
+        &self,
+        address: SocketAddr,
+        role: Role,
+    ) -> Result<Connection, TransportError> {
+        let failed = |reason: String| TransportError::Connect { role, address, reason };
+        let connecting = self
+            .endpoint
+            .connect_with(self.config.clone(), address, role.dns_name())
+            .map_err(|error| failed(error.to_string()))?;
+        let limit = Duration::from_millis(CONNECT_TIMEOUT_MS);
+        match tokio::time::timeout(limit, connecting).await {
+            Ok(Ok(connection)) => Ok(Connection::new(connection)),
+            Ok(Err(error)) => Err(failed(error.to_string())),
+            Err(_) => Err(failed(format!("no answer in {CONNECT_TIMEOUT_MS} ms"))),
+        }
+    }
+
+    /// Waits until closed connections have told their peers, for a bounded time.
+    pub async fn wait_idle(&self) {
+        let limit = Duration::from_millis(CONNECT_TIMEOUT_MS);
+        if tokio::time::timeout(limit, self.endpoint.wait_idle()).await.is_err() {
+            tracing::debug!("a peer did not acknowledge the end of its connection");
+        }
+    }
+}
+
+fn roots(identity: &Identity) -> Result<RootCertStore, TransportError> {
+    let mut roots = RootCertStore::empty();
+    roots.add(identity.ca.clone())?;
+    Ok(roots)
+}
+
+fn transport() -> TransportConfig {
+    let mut config = TransportConfig::default();
+    config
+        .max_concurrent_bidi_streams(VarInt::from_u32(limits::REQUESTS_IN_FLIGHT_MAX))
+        .max_concurrent_uni_streams(VarInt::from_u32(0))
+        .stream_receive_window(VarInt::from_u32(limits::STREAM_WINDOW_BYTES))
+        .receive_window(VarInt::from_u32(limits::CONNECTION_WINDOW_BYTES))
+        .send_window(limits::SEND_WINDOW_BYTES)
+        .datagram_receive_buffer_size(None)
+        .max_idle_timeout(Some(IdleTimeout::from(VarInt::from_u32(IDLE_TIMEOUT_MS))))
+        .keep_alive_interval(Some(Duration::from_millis(KEEP_ALIVE_MS)));
+    let mut discovery = quinn::MtuDiscoveryConfig::default();
+    discovery.upper_bound(DATAGRAM_LEN_BYTES_MAX);
+    config.mtu_discovery_config(Some(discovery));
+    config
+}

@@ -1,0 +1,22 @@
+//! Requests over QUIC between proven peers: what brick, gateway and client have in common.
+//!
+//! - [`identity`]: the private CA, one certificate a role, and how they lie on disk.
+//! - [`endpoint`]: QUIC and TLS settings; a server that admits peers of our CA only.
+//! - [`serve`]: the server's side of a request: [`serve::Service`] and its replies.
+//! - [`call`]: the client's side of a request.
+//!
+//! What must hold: no connection without a certificate of our CA on both sides, each naming a
+//! role that the other expects; what a peer sends costs bounded memory; a bad frame ends its own
+//! stream and nothing else.
+
+pub mod call;
+pub mod endpoint;
+pub mod error;
+pub mod identity;
+pub mod serve;
+
+pub use call::{CallError, Connection, ReplyStream};
+pub use endpoint::{Connector, Server};
+pub use error::TransportError;
+pub use identity::{Identity, IdentitySet, Role};
+pub use serve::{Peer, ReplySink, Service};

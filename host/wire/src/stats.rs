@@ -1,0 +1,121 @@
+//! A gateway's account of itself: what `portcullis stats --json` prints.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// All counters of one gateway since it started.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GatewayStats {
+    /// Version of the gateway.
+    pub version: String,
+    /// Milliseconds since it started.
+    pub uptime_ms: u64,
+    /// Resident memory of the process.
+    pub resident_bytes: u64,
+    /// The dentry cache.
+    pub cache: CacheStats,
+    /// The eviction policy.
+    pub eviction: EvictionStats,
+    /// One for each brick.
+    pub bricks: Vec<BrickStats>,
+    /// Requests of clients by verb.
+    pub requests: BTreeMap<String, u64>,
+    /// Requests that failed, by status.
+    pub failures: BTreeMap<String, u64>,
+    /// Clients connected now.
+    pub connections: u64,
+    /// Frames from clients that could not be read.
+    pub bad_frames: u64,
+}
+
+/// Counters of the dentry cache.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CacheStats {
+    /// Bytes allowed.
+    pub capacity_bytes: u64,
+    /// Bytes held.
+    pub used_bytes: u64,
+    /// Entries held, negative ones included.
+    pub entries: u64,
+    /// Directories of which something is held.
+    pub directories: u64,
+    /// Objects that policies see.
+    pub objects: u64,
+    /// Lookups answered by an entry.
+    pub lookup_hits: u64,
+    /// Lookups answered "no such name" by a negative entry or a complete listing.
+    pub negative_hits: u64,
+    /// Lookups that went to a brick or joined one on its way.
+    pub lookup_misses: u64,
+    /// Attribute requests answered.
+    pub getattr_hits: u64,
+    /// Attribute requests that were not.
+    pub getattr_misses: u64,
+    /// Link targets answered.
+    pub readlink_hits: u64,
+    /// Link targets that were not.
+    pub readlink_misses: u64,
+    /// Whole listings answered.
+    pub list_hits: u64,
+    /// Listings that went to a brick or joined one on its way.
+    pub list_misses: u64,
+    /// Requests that joined a fill on its way instead of starting one.
+    pub fills_joined: u64,
+    /// Fills dropped because what they brought was older than an invalidation.
+    pub fills_late: u64,
+    /// Objects evicted on a policy's proposal.
+    pub evicted_proposed: u64,
+    /// Objects evicted by the cache itself because the reserve was empty.
+    pub evicted_shortfall: u64,
+    /// Objects that left because they were no longer true.
+    pub invalidated: u64,
+}
+
+/// The eviction policy that is really active, and what it did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EvictionStats {
+    /// Name, as the policy gives it.
+    pub name: String,
+    /// `wasm` or `native`.
+    pub kind: String,
+    /// SHA-256 of the active component, in hexadecimal; empty for a native policy.
+    pub digest: String,
+    /// Whether this is the fallback, and why: what the component did wrong. Empty if it is not.
+    pub fallback_reason: String,
+    /// Calls into the policy. For a component, each enters Wasm.
+    pub calls: u64,
+    /// Events handed over.
+    pub events: u64,
+    /// Batches of events.
+    pub batches: u64,
+    /// Victims accepted.
+    pub accepted: u64,
+    /// Proposals of objects that had left.
+    pub stale: u64,
+    /// Proposals made twice.
+    pub repeated: u64,
+    /// Proposals of ids that were never given out.
+    pub foreign: u64,
+    /// Hits not told, because too many objects were touched between two batches.
+    pub hits_dropped: u64,
+    /// CPU time spent in the policy.
+    pub cpu_ms: u64,
+}
+
+/// A brick as its gateway sees it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BrickStats {
+    /// Address.
+    pub address: String,
+    /// Whether there is a connection.
+    pub connected: bool,
+    /// Connections made so far.
+    pub connects: u64,
+    /// The last error, empty if there was none.
+    pub last_error: String,
+    /// Requests sent, by verb.
+    pub requests: BTreeMap<String, u64>,
+    /// Bytes of reply frames received.
+    pub received_bytes: u64,
+}

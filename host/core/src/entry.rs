@@ -19,6 +19,20 @@ pub struct Entry {
     pub target: Option<Vec<u8>>,
 }
 
+impl Entry {
+    /// The entry as one of a listing, under `name` and with `cookie`.
+    pub fn as_ref<'a>(&'a self, name: &'a [u8], cookie: u64) -> EntryRef<'a> {
+        EntryRef {
+            name,
+            handle: self.handle,
+            attr: self.attr,
+            kind: self.kind,
+            target: self.target.as_deref(),
+            cookie,
+        }
+    }
+}
+
 /// One entry of a listing, borrowed from wherever its bytes lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryRef<'a> {

@@ -6,6 +6,7 @@
 //! - [`attr`], [`handle`], [`entry`]: the vocabulary: attributes, handles, entries.
 //! - [`chunk`]: a packed run of a listing; one layout on the wire, in the cache and in the mount.
 //! - [`cache`]: the dentry cache with its single-flight fills and its fence against late fills.
+//! - [`scan`]: a listing on its way from a brick, shared by all who list the same directory.
 //! - [`eviction`]: what an eviction policy sees and answers, and the native policies.
 //! - [`status`]: how a request fails, and the table to errno.
 //! - [`limits`]: every bound, with its name, in one place.
@@ -17,7 +18,10 @@ pub mod entry;
 pub mod eviction;
 pub mod handle;
 pub mod limits;
+pub mod scan;
 pub mod status;
+#[cfg(test)]
+mod testing;
 
 pub use attr::{Attr, FileKind, Timestamp};
 pub use chunk::{Chunk, ChunkBuilder};

@@ -32,6 +32,13 @@ pub const READ_LEN_BYTES_MAX: u32 = 16 * 1024 * 1024;
 pub const REQUESTS_IN_FLIGHT_MAX: u32 = 1024;
 /// Requests a brick works on at once over all connections: one blocking thread each at most.
 pub const BRICK_WORKERS_MAX: usize = 64;
+/// Listings and reads that a brick has under way for one connection; further ones wait. Each
+/// holds at most half a megabyte while its reader does not keep up.
+pub const BRICK_STREAMS_PER_CONNECTION_MAX: usize = 128;
+/// Directories whose place a brick remembers where the kernel cannot open them by handle.
+pub const PLACES_DIRS_MAX: usize = 256 * 1024;
+/// Other files whose place it remembers there.
+pub const PLACES_FILES_MAX: usize = 1024 * 1024;
 /// Files one connection may hold open.
 pub const OPEN_FILES_MAX: usize = 16 * 1024;
 /// Connections one server keeps.
@@ -64,8 +71,10 @@ pub const RESERVE_MAX: usize = 256;
 pub const RESERVE_LOW: usize = 128;
 /// Touched objects one shard remembers between two drains; further hits are dropped and counted.
 pub const TOUCHED_PER_SHARD_MAX: usize = 4096;
-/// Events one shard keeps for a policy that does not drain them; beyond it the policy has failed.
-pub const EVENTS_PER_SHARD_MAX: usize = 65_536;
+/// Invalidations remembered one by one; beyond it every fill on its way counts as late.
+pub const FENCE_MARKS_MAX: usize = 4096;
+/// Events or touched objects of one shard after which the driver is woken.
+pub const EVENTS_WAKE: usize = 256;
 
 const _: () = assert!(CHUNK_LEN_BYTES_MAX <= u16::MAX as usize);
 const _: () = assert!(CHUNK_LEN_BYTES_MAX < FRAME_LEN_BYTES_MAX);

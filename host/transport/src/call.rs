@@ -5,7 +5,7 @@ use portcullis_core::Status;
 use portcullis_core::limits::STREAM_WINDOW_BYTES;
 use portcullis_wire::message::Failure;
 use portcullis_wire::{CodecError, Reply, ReplyFrame, Request, codec, frame};
-use quinn::{ConnectionError, RecvStream, VarInt};
+use quinn::{ConnectionError, ReadError, RecvStream, VarInt, WriteError};
 use thiserror::Error;
 
 /// Why a request has no answer, or not the one hoped for.
@@ -64,7 +64,10 @@ impl Connection {
         let request = codec::encode_request(request)?;
         let (mut send, recv) = self.inner.open_bi().await.map_err(lost)?;
         let sent = async {
-            send.write_chunk(request).await.map_err(|error| CallError::Lost(error.to_string()))?;
+            send.write_chunk(request).await.map_err(|error| match error {
+                WriteError::ConnectionLost(error) => lost(error),
+                other => CallError::Lost(other.to_string()),
+            })?;
             send.finish().map_err(|error| CallError::Lost(error.to_string()))
         };
         // A server that refuses the request stops reading it; its answer says why.
@@ -115,7 +118,10 @@ impl ReplyStream {
                 .recv
                 .read_chunk(STREAM_WINDOW_BYTES as usize, true)
                 .await
-                .map_err(|error| CallError::Lost(error.to_string()))?;
+                .map_err(|error| match error {
+                    ReadError::ConnectionLost(error) => lost(error),
+                    other => CallError::Lost(other.to_string()),
+                })?;
             let Some(chunk) = chunk else {
                 return Err(CallError::Protocol(CodecError::Truncated));
             };

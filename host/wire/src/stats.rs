@@ -25,6 +25,8 @@ pub struct GatewayStats {
     pub failures: BTreeMap<String, u64>,
     /// Clients connected now.
     pub connections: u64,
+    /// Connections refused: a foreign certificate, a wrong role, or too many.
+    pub refused_connections: u64,
     /// Frames from clients that could not be read.
     pub bad_frames: u64,
 }

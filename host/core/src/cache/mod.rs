@@ -1,1 +1,377 @@
-//! The dentry cache.
+//! The dentry cache: entries, absent names and whole listings, bounded by bytes.
+//!
+//! Sharded by directory; each shard ([`shard`]) has one lock, under which a request looks up and,
+//! where nothing is known, joins the fill on its way or leads a new one ([`flights`]). Listings
+//! fill the cache from their chunks as these pass through. Every fill is fenced ([`fence`]): what
+//! was asked before an invalidation does not come in after it. Objects, hits and what an eviction
+//! policy is told are kept by the [`ledger`]; a fill that needs room takes victims from the
+//! [`reserve`], and where that is empty chooses by itself.
+//!
+//! What must hold: an answer from here was true at some moment since the last invalidation of
+//! what it concerns; "no such name" comes only from a brick's own answer or from a listing that
+//! said its end and lost nothing since; memory stays within the capacity, up to the fills under
+//! way. Lock order: a shard, then the index by handle; never two shards.
+
+mod common;
+mod counters;
+mod dir;
+mod fence;
+mod flights;
+mod host;
+mod ledger;
+mod nodes;
+mod reserve;
+mod shard;
+#[cfg(test)]
+mod tests;
+
+use parking_lot::Mutex;
+
+use crate::attr::Attr;
+use crate::chunk::Chunk;
+use crate::entry::Entry;
+use crate::handle::Handle;
+use crate::limits::{CACHE_BYTES_MIN, CACHE_SHARDS};
+
+use common::Common;
+pub use counters::CacheCounters;
+use fence::Asked;
+pub use flights::Ticket;
+use flights::{FillKey, Role};
+use reserve::Reserve;
+use shard::{Found, Shard};
+
+/// How a cache is set up.
+#[derive(Clone, Copy, Debug)]
+pub struct CacheConfig {
+    /// Bytes it may hold, at least [`CACHE_BYTES_MIN`].
+    pub capacity_bytes: u64,
+    /// How long after its fill something may be answered.
+    pub max_age_ms: u64,
+    /// Seed of its hashes; random in production, so that nobody can choose colliding names.
+    pub seed: u64,
+}
+
+/// What the cache answers.
+#[derive(Debug)]
+pub enum Answer<T> {
+    /// Known.
+    Hit(T),
+    /// Known not to exist.
+    Negative,
+    /// Not known; the waiter joined the fill on its way.
+    Joined,
+    /// Not known, and nobody asks yet: whoever gets this asks the brick, and ends the flight with
+    /// [`DentryCache::fill`] whatever comes of it.
+    Lead(Ticket),
+    /// Not known, and a limit on fills or waiters is reached.
+    Busy,
+}
+
+/// What a flight brought.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Filled {
+    /// The entry of a name.
+    Entry(Entry),
+    /// Attributes.
+    Attr(Attr),
+    /// A link target: not kept here, since it travels with entries.
+    Target(Vec<u8>),
+    /// There is no such name.
+    Absent,
+    /// Nothing: the brick could not be asked, or answered with another failure.
+    Failed,
+}
+
+/// The right to fill a directory from a listing that was asked from its start.
+#[derive(Debug)]
+pub struct ListingTicket {
+    dir: Handle,
+    asked: Asked,
+    listing: u64,
+    runs: usize,
+    kept_bytes: u64,
+    keeping: bool,
+}
+
+/// When a listing was asked for: whether it may be joined ([`DentryCache::is_late`]).
+#[derive(Clone, Copy, Debug)]
+pub struct ListingStamp {
+    dir: Handle,
+    asked: Asked,
+}
+
+impl ListingTicket {
+    /// When this listing was asked for.
+    pub fn stamp(&self) -> ListingStamp {
+        ListingStamp { dir: self.dir, asked: self.asked }
+    }
+}
+
+/// A cache for many threads. `W` is whoever waits for a fill.
+pub struct DentryCache<W> {
+    common: Common,
+    shards: Box<[Mutex<Shard<W>>]>,
+    reserve: Reserve,
+    evictions: host::Evictions,
+}
+
+impl<W> DentryCache<W> {
+    /// An empty cache. A capacity under [`CACHE_BYTES_MIN`] is raised to it.
+    pub fn new(config: CacheConfig) -> Self {
+        let capacity_bytes = config.capacity_bytes.max(CACHE_BYTES_MIN);
+        Self {
+            common: Common::new(CacheConfig { capacity_bytes, ..config }),
+            shards: (0..CACHE_SHARDS).map(|number| Mutex::new(Shard::new(number))).collect(),
+            reserve: Reserve::default(),
+            evictions: host::Evictions::default(),
+        }
+    }
+
+    /// The entry `name` of `dir`. `waiter` is called where the request has to wait.
+    pub fn lookup(
+        &self,
+        now_ms: u64,
+        dir: &Handle,
+        name: &[u8],
+        waiter: impl FnOnce() -> W,
+    ) -> Answer<Entry> {
+        let mut shard = self.shard(dir).lock();
+        match shard.find(&self.common, now_ms, dir, name) {
+            Found::Entry(entry) => {
+                shard.counters.lookup_hits += 1;
+                Answer::Hit(entry)
+            }
+            Found::Absent => {
+                shard.counters.negative_hits += 1;
+                Answer::Negative
+            }
+            Found::Unknown => {
+                shard.counters.lookup_misses += 1;
+                self.enter(&mut shard, FillKey::Lookup(*dir, name.into()), waiter)
+            }
+        }
+    }
+
+    /// The attributes of `handle`, wherever they are cached.
+    pub fn getattr(
+        &self,
+        now_ms: u64,
+        handle: &Handle,
+        waiter: impl FnOnce() -> W,
+    ) -> Answer<Attr> {
+        let place = self.find_place(now_ms, handle).and_then(|entry| entry.attr);
+        let mut shard = self.shard(handle).lock();
+        // Looked at again under the lock that guards the flight.
+        if let Some(attr) = shard.find_own(&self.common, now_ms, handle).or(place) {
+            shard.counters.getattr_hits += 1;
+            return Answer::Hit(attr);
+        }
+        shard.counters.getattr_misses += 1;
+        self.enter(&mut shard, FillKey::Getattr(*handle), waiter)
+    }
+
+    /// The target of the link `handle`.
+    pub fn readlink(
+        &self,
+        now_ms: u64,
+        handle: &Handle,
+        waiter: impl FnOnce() -> W,
+    ) -> Answer<Vec<u8>> {
+        let target = self.find_place(now_ms, handle).and_then(|entry| entry.target);
+        let mut shard = self.shard(handle).lock();
+        if let Some(target) = target {
+            shard.counters.readlink_hits += 1;
+            return Answer::Hit(target);
+        }
+        shard.counters.readlink_misses += 1;
+        self.enter(&mut shard, FillKey::Readlink(*handle), waiter)
+    }
+
+    /// Ends a flight: caches what it brought unless that is late, and gives back who waits for it,
+    /// the leader's waiter among them.
+    pub fn fill(&self, now_ms: u64, ticket: Ticket, filled: &Filled) -> Vec<W> {
+        let handle = *ticket.key.handle();
+        let waiters = {
+            let mut shard = self.shard(&handle).lock();
+            let entry_handle = match filled {
+                Filled::Entry(entry) => &entry.handle,
+                _ => &handle,
+            };
+            let late = self.common.fence.is_late(ticket.asked, &handle)
+                || self.common.fence.is_late(ticket.asked, entry_handle);
+            match (&ticket.key, filled) {
+                (_, Filled::Failed | Filled::Target(_)) => {}
+                _ if late => shard.counters.fills_late += 1,
+                (FillKey::Lookup(dir, name), Filled::Entry(entry)) => {
+                    shard.insert_single(&self.common, now_ms, dir, name, entry);
+                }
+                (FillKey::Lookup(dir, name), Filled::Absent) => {
+                    shard.insert_negative(&self.common, now_ms, dir, name);
+                }
+                (FillKey::Getattr(handle), Filled::Attr(attr)) => {
+                    shard.insert_own(&self.common, now_ms, handle, attr);
+                }
+                _ => debug_assert!(false, "{filled:?} does not answer {:?}", ticket.key),
+            }
+            shard.flights.leave(&ticket)
+        };
+        self.make_room();
+        waiters
+    }
+
+    /// The whole listing of `dir` in its order, or `None` where it is not known.
+    pub fn list(&self, now_ms: u64, dir: &Handle) -> Option<Vec<Chunk>> {
+        let mut shard = self.shard(dir).lock();
+        let listing = shard.listing(&self.common, now_ms, dir);
+        match listing {
+            Some(_) => shard.counters.list_hits += 1,
+            None => shard.counters.list_misses += 1,
+        }
+        listing
+    }
+
+    /// Notes that a listing of `dir` from its start is about to be asked for.
+    pub fn begin_listing(&self, dir: &Handle) -> ListingTicket {
+        let asked = self.common.fence.ask();
+        let listing = self.shard(dir).lock().number_listing();
+        ListingTicket { dir: *dir, asked, listing, runs: 0, kept_bytes: 0, keeping: true }
+    }
+
+    /// Whether the directory was invalidated after that listing was asked for: then whoever lists
+    /// it now must not join.
+    pub fn is_late(&self, stamp: ListingStamp) -> bool {
+        self.common.fence.is_late(stamp.asked, &stamp.dir)
+    }
+
+    /// Caches the next chunk of a listing as it passes through.
+    pub fn fill_chunk(&self, now_ms: u64, ticket: &mut ListingTicket, chunk: &Chunk) {
+        if !ticket.keeping {
+            return;
+        }
+        {
+            let mut shard = self.shard(&ticket.dir).lock();
+            if self.common.fence.is_late(ticket.asked, &ticket.dir) {
+                shard.counters.fills_late += 1;
+                shard.abandon_runs(&self.common, &ticket.dir, ticket.listing, true);
+                ticket.keeping = false;
+                return;
+            }
+            ticket.kept_bytes += chunk.bytes().len() as u64;
+            if ticket.kept_bytes > self.common.config.capacity_bytes / 8 * 7 {
+                // It would displace everything else, itself in the end.
+                shard.abandon_runs(&self.common, &ticket.dir, ticket.listing, true);
+                ticket.keeping = false;
+                return;
+            }
+            let stale = self.late_entries(ticket.asked, chunk);
+            ticket.keeping = shard.insert_run(
+                &self.common,
+                now_ms,
+                &ticket.dir,
+                ticket.listing,
+                ticket.runs == 0,
+                chunk.detached(),
+                stale,
+            );
+            ticket.runs += 1;
+        }
+        self.make_room();
+    }
+
+    /// Ends a listing whose end was said; `complete` as it was said. A listing that failed is ended
+    /// by [`DentryCache::abandon_listing`].
+    pub fn finish_listing(&self, now_ms: u64, ticket: ListingTicket, complete: bool) {
+        {
+            let mut shard = self.shard(&ticket.dir).lock();
+            if !ticket.keeping {
+                return;
+            }
+            if self.common.fence.is_late(ticket.asked, &ticket.dir) {
+                shard.counters.fills_late += 1;
+                shard.abandon_runs(&self.common, &ticket.dir, ticket.listing, true);
+                return;
+            }
+            let ListingTicket { dir, listing, runs, .. } = &ticket;
+            shard.finish_runs(&self.common, now_ms, dir, *listing, *runs, complete);
+        }
+        self.make_room();
+    }
+
+    /// Ends a listing that failed or was given up. Its entries stay, its completeness is not known.
+    pub fn abandon_listing(&self, ticket: ListingTicket) {
+        let mut shard = self.shard(&ticket.dir).lock();
+        shard.abandon_runs(&self.common, &ticket.dir, ticket.listing, false);
+    }
+
+    /// Forgets all that is known of a file: its attributes wherever they are listed, and its names
+    /// if it is a directory. What was asked before does not come in any more.
+    pub fn invalidate(&self, handle: &Handle) {
+        self.common.fence.raise(handle);
+        {
+            let mut shard = self.shard(handle).lock();
+            if let Some(number) = shard.dir_number(&self.common, handle) {
+                shard.forget_dir(&self.common, number);
+            }
+        }
+        for place in self.common.nodes.candidates(self.common.hash(handle.as_bytes())) {
+            let mut shard = self.shards[place.shard as usize].lock();
+            shard.forget_place(&self.common, place, handle);
+        }
+    }
+
+    /// Forgets what is known of one name of a directory.
+    pub fn invalidate_name(&self, dir: &Handle, name: &[u8]) {
+        self.common.fence.raise(dir);
+        self.shard(dir).lock().forget_name(&self.common, dir, name);
+    }
+
+    /// Forgets everything: the session through which it was learnt is lost.
+    pub fn invalidate_all(&self) {
+        self.common.fence.raise_all();
+        for shard in &self.shards {
+            shard.lock().forget_all(&self.common);
+        }
+    }
+
+    fn shard(&self, handle: &Handle) -> &Mutex<Shard<W>> {
+        &self.shards[self.common.shard_of(handle)]
+    }
+
+    fn find_place(&self, now_ms: u64, handle: &Handle) -> Option<Entry> {
+        let places = self.common.nodes.candidates(self.common.hash(handle.as_bytes()));
+        places.into_iter().find_map(|place| {
+            let mut shard = self.shards[place.shard as usize].lock();
+            shard.find_place(&self.common, now_ms, place, handle)
+        })
+    }
+
+    /// Entries of `chunk` whose attributes were invalidated after it was asked for, a bit each.
+    fn late_entries(&self, asked: Asked, chunk: &Chunk) -> u128 {
+        (0..chunk.count()).fold(0, |late, entry| {
+            let is_late = Handle::new(chunk.handle_bytes(entry))
+                .is_none_or(|handle| self.common.fence.is_late(asked, &handle));
+            late | u128::from(is_late) << entry
+        })
+    }
+
+    fn enter<T>(
+        &self,
+        shard: &mut Shard<W>,
+        key: FillKey,
+        waiter: impl FnOnce() -> W,
+    ) -> Answer<T> {
+        let fence = &self.common.fence;
+        let handle = *key.handle();
+        let role =
+            shard.flights.enter(key, fence.ask(), |asked| fence.is_late(asked, &handle), waiter);
+        match role {
+            Role::Joined => {
+                shard.counters.fills_joined += 1;
+                Answer::Joined
+            }
+            Role::Lead(ticket) => Answer::Lead(ticket),
+            Role::Busy => Answer::Busy,
+        }
+    }
+}

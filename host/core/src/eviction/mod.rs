@@ -162,8 +162,9 @@ pub struct PolicyLimits {
 
 /// An eviction policy.
 ///
-/// The caller guarantees: events of one object come in order, beginning with its insert; an id
-/// is not used again after its removal; each proposed id is answered by `Remove` or `Spare`.
+/// The caller guarantees: events of one object come in order, beginning with its insert; an object
+/// that comes and goes between two batches is not told at all; an id is not used again after its
+/// removal; each proposed id is answered by `Remove` or `Spare`.
 ///
 /// The implementor must: propose resident ids only, each at most once until it is spared; keep
 /// what it remembers within a fixed multiple of the resident set; and do the same for the same
@@ -193,7 +194,8 @@ pub struct Offered {
 ///
 /// The caller guarantees that one driver at a time drains and offers.
 ///
-/// The implementor must lose no insert, removal or sparing, and count the hits it drops.
+/// The implementor must lose no insert, removal or sparing of what it tells, and count the hits it
+/// drops. Nothing is told before the first `restart`.
 pub trait EvictionHost: Send + Sync {
     /// Appends pending events, about `max` of them (a shard's are never split). Returns whether
     /// more are waiting.

@@ -1,0 +1,102 @@
+//! What the shards of one cache share: configuration, fence, index of handles, byte budget.
+
+use std::hash::BuildHasher;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use foldhash::fast::FixedState;
+
+use super::CacheConfig;
+use super::fence::Fence;
+use super::nodes::Nodes;
+use crate::handle::Handle;
+use crate::limits::CACHE_SHARDS;
+
+/// What a directory takes beside its slots: itself, its place in the shard's tables.
+pub(super) const DIR_WEIGHT_BYTES: u32 = 256;
+/// What a slot takes beside its content: itself, its object, the event that tells of it.
+pub(super) const SLOT_WEIGHT_BYTES: u32 = 224;
+/// What an entry takes in the indexes by name and by handle.
+pub(super) const ENTRY_WEIGHT_BYTES: u32 = 32;
+
+pub(super) struct Common {
+    pub(super) config: CacheConfig,
+    pub(super) fence: Fence,
+    pub(super) nodes: Nodes,
+    hasher: FixedState,
+    used_bytes: AtomicU64,
+    objects: AtomicU64,
+    waker: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl Common {
+    pub(super) fn new(config: CacheConfig) -> Self {
+        Self {
+            config,
+            fence: Fence::default(),
+            nodes: Nodes::new(),
+            hasher: FixedState::with_seed(config.seed),
+            used_bytes: AtomicU64::new(0),
+            objects: AtomicU64::new(0),
+            waker: OnceLock::new(),
+        }
+    }
+
+    pub(super) fn hash(&self, bytes: &[u8]) -> u64 {
+        self.hasher.hash_one(bytes)
+    }
+
+    /// The key of an object: what it stands for, whatever its id.
+    pub(super) fn key(&self, handle: &Handle, part: &[u8]) -> u64 {
+        self.hasher.hash_one((handle, part))
+    }
+
+    pub(super) fn shard_of(&self, handle: &Handle) -> usize {
+        (self.hash(handle.as_bytes()) >> 40) as usize % CACHE_SHARDS
+    }
+
+    /// Whether what was filled at `filled_at_ms` may still be answered.
+    pub(super) fn is_fresh(&self, now_ms: u64, filled_at_ms: u64) -> bool {
+        now_ms.saturating_sub(filled_at_ms) <= self.config.max_age_ms
+    }
+
+    pub(super) fn charge(&self, bytes: u32) {
+        self.used_bytes.fetch_add(u64::from(bytes), Ordering::Relaxed);
+    }
+
+    pub(super) fn refund(&self, bytes: u32) {
+        self.used_bytes.fetch_sub(u64::from(bytes), Ordering::Relaxed);
+    }
+
+    pub(super) fn used_bytes(&self) -> u64 {
+        self.used_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether memory is short enough that victims should be at hand.
+    pub(super) fn is_tight(&self) -> bool {
+        self.used_bytes() >= self.config.capacity_bytes / 16 * 15
+    }
+
+    pub(super) fn count_object(&self) {
+        self.objects.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn uncount_object(&self) {
+        self.objects.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn objects(&self) -> u64 {
+        self.objects.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_waker(&self, waker: Box<dyn Fn() + Send + Sync>) {
+        // A second driver would break the contract of `EvictionHost`; the first stays.
+        let _ = self.waker.set(waker);
+    }
+
+    pub(super) fn wake(&self) {
+        if let Some(waker) = self.waker.get() {
+            waker();
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Victims at hand, so that a fill that needs room never waits for a policy.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::eviction::ObjectId;
+use crate::limits::RESERVE_MAX;
+
+/// Proposed victims, best first. Each is judged again when it is taken.
+#[derive(Debug, Default)]
+pub(super) struct Reserve {
+    victims: Mutex<VecDeque<ObjectId>>,
+    len: AtomicUsize,
+}
+
+impl Reserve {
+    /// The number of victims worth keeping for so many objects: a sixteenth, so that what is
+    /// proposed early in a small cache is not most of it.
+    pub(super) fn target(objects: u64) -> usize {
+        ((objects / 16) as usize).clamp(1, RESERVE_MAX)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn push(&self, victim: ObjectId) {
+        let mut victims = self.victims.lock();
+        victims.push_back(victim);
+        self.len.store(victims.len(), Ordering::Relaxed);
+    }
+
+    pub(super) fn pop(&self) -> Option<ObjectId> {
+        let mut victims = self.victims.lock();
+        let victim = victims.pop_front();
+        self.len.store(victims.len(), Ordering::Relaxed);
+        victim
+    }
+
+    pub(super) fn clear(&self) {
+        let mut victims = self.victims.lock();
+        victims.clear();
+        self.len.store(0, Ordering::Relaxed);
+    }
+}

@@ -76,12 +76,51 @@ pub const FENCE_MARKS_MAX: usize = 4096;
 /// Events or touched objects of one shard after which the driver is woken.
 pub const EVENTS_WAKE: usize = 256;
 
+/// Largest policy component that is loaded.
+pub const POLICY_COMPONENT_LEN_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Memory a policy may take, if half of the cache it serves is not more.
+pub const POLICY_MEMORY_BYTES: u64 = 64 * 1024 * 1024;
+/// Core instances in one policy: its module, and the glue that the encoder adds.
+pub const POLICY_INSTANCES_MAX: usize = 16;
+/// Tables of one policy.
+pub const POLICY_TABLES_MAX: usize = 8;
+/// Elements of one table.
+pub const POLICY_TABLE_ELEMENTS_MAX: usize = 16 * 1024;
+/// Stack of a policy's code.
+pub const POLICY_STACK_BYTES_MAX: usize = 512 * 1024;
+/// Stack of a thread that calls policies: theirs, and ample room for the host's own frames, since
+/// a thread that runs out of stack takes the process with it.
+pub const POLICY_THREAD_STACK_BYTES: usize = 4 * 1024 * 1024;
+/// CPU time of one call into a policy. Generous, since no request waits for a policy.
+pub const POLICY_CALL_CPU_MS_MAX: u64 = 500;
+/// Bytes a policy may hand over in one call.
+pub const POLICY_ANSWER_LEN_BYTES_MAX: usize = 64 * 1024;
+/// Longest name and longest version of a policy.
+pub const POLICY_NAME_LEN_MAX: usize = 64;
+/// Longest message of a policy that is passed on; longer ones are cut.
+pub const POLICY_MESSAGE_LEN_MAX: usize = 512;
+/// Lines a policy may log in one second; further ones are counted.
+pub const POLICY_LOGS_PER_SECOND_MAX: u32 = 10;
+/// Proposals without one usable victim, in a row, after which a policy has failed.
+pub const POLICY_SHORTFALLS_MAX: u32 = 8;
+
+/// Bytes one read or readdir of a mount may ask for: what the kernel grants without its sysctl raised.
+pub const MOUNT_REQUEST_LEN_BYTES_MAX: usize = 1024 * 1024;
+/// Directories one mount holds open.
+pub const MOUNT_OPEN_DIRS_MAX: usize = 16 * 1024;
+/// Chunks an open directory of a mount keeps in memory; a seek further back asks again.
+pub const MOUNT_DIR_CHUNKS_MAX: usize = 4;
+/// Entries of one open directory whose positions a mount remembers, 8 bytes each.
+pub const MOUNT_DIR_POSITIONS_MAX: usize = 16 * 1024 * 1024;
+
 const _: () = assert!(CHUNK_LEN_BYTES_MAX <= u16::MAX as usize);
 const _: () = assert!(CHUNK_LEN_BYTES_MAX < FRAME_LEN_BYTES_MAX);
 const _: () = assert!(READ_FRAME_LEN_BYTES < FRAME_LEN_BYTES_MAX);
 const _: () = assert!(XATTR_LEN_BYTES_MAX + 1024 < FRAME_LEN_BYTES_MAX);
 const _: () = assert!(HANDLE_LEN_MAX <= u8::MAX as usize && NAME_LEN_MAX <= u8::MAX as usize);
 const _: () = assert!(RESERVE_LOW < RESERVE_MAX && RESERVE_MAX <= POLICY_VICTIMS_MAX);
+const _: () = assert!(POLICY_VICTIMS_MAX * size_of::<u64>() < POLICY_ANSWER_LEN_BYTES_MAX);
+const _: () = assert!(POLICY_STACK_BYTES_MAX * 4 <= POLICY_THREAD_STACK_BYTES);
 const _: () = assert!(CACHE_SHARDS.is_power_of_two());
 // One entry of the greatest size always fits an empty chunk.
 const _: () =

@@ -34,6 +34,12 @@ impl Fence {
         Asked(self.generation.load(Ordering::SeqCst))
     }
 
+    /// Whether nothing at all was invalidated since `asked`: only then may somebody who asks now
+    /// share the answer to a question from then, which may turn out to concern any file.
+    pub(super) fn is_current(&self, asked: Asked) -> bool {
+        asked == self.ask()
+    }
+
     /// Makes everything asked so far about `handle` late. Call it before removing what is cached:
     /// a fill checks under the lock of its shard, so it either sees the mark or is removed.
     pub(super) fn raise(&self, handle: &Handle) {

@@ -1,9 +1,9 @@
 //! Fills on their way, and who waits for them: one request to a brick however many ask.
 //!
 //! A flight belongs to the shard of its key and is looked at under the same lock as the cached
-//! data, which makes single flight exact. A flight that an invalidation made late is not joined
-//! any more: who asks after the invalidation gets a flight of its own, and the late one still
-//! answers those who asked before.
+//! data, which makes single flight exact. A flight that was asked before any invalidation is not
+//! joined any more, since which file it will bring is not known yet: who asks after the
+//! invalidation gets a flight of its own, and the older one still answers those who asked before.
 
 use std::collections::HashMap;
 
@@ -51,7 +51,7 @@ struct Flight<W> {
 /// The flights of one shard.
 pub(super) struct Flights<W> {
     current: HashMap<FillKey, Flight<W>>,
-    /// Late flights by number: their waiters still want an answer.
+    /// Older flights by number: their waiters still want an answer.
     detached: HashMap<u64, Vec<W>>,
     next: u64,
 }
@@ -69,17 +69,11 @@ impl<W> Flights<W> {
         Self { current: HashMap::new(), detached: HashMap::new(), next: 1 }
     }
 
-    /// Joins the flight for `key`, or leads a new one asked at `asked` where there is none or
-    /// `is_late` says that the one on its way is.
-    pub(super) fn enter(
-        &mut self,
-        key: FillKey,
-        asked: Asked,
-        is_late: impl FnOnce(Asked) -> bool,
-        waiter: impl FnOnce() -> W,
-    ) -> Role {
+    /// Joins the flight for `key`, or leads a new one asked at `asked` where there is none or the
+    /// one on its way was asked at another generation.
+    pub(super) fn enter(&mut self, key: FillKey, asked: Asked, waiter: impl FnOnce() -> W) -> Role {
         if let Some(flight) = self.current.get_mut(&key)
-            && !is_late(flight.asked)
+            && flight.asked == asked
         {
             if flight.waiters.len() >= FILL_WAITERS_MAX {
                 return Role::Busy;
@@ -93,8 +87,8 @@ impl<W> Flights<W> {
         let number = self.next;
         self.next += 1;
         let flight = Flight { number, asked, waiters: vec![waiter()] };
-        if let Some(late) = self.current.insert(key.clone(), flight) {
-            self.detached.insert(late.number, late.waiters);
+        if let Some(older) = self.current.insert(key.clone(), flight) {
+            self.detached.insert(older.number, older.waiters);
         }
         Role::Lead(Ticket { key, number, asked })
     }

@@ -97,8 +97,9 @@ impl<W> DentryCache<W> {
 impl<W: Send> EvictionHost for DentryCache<W> {
     fn drain(&self, max: usize, events: &mut Vec<Event>) -> bool {
         let start = self.evictions.drained.load(Ordering::Relaxed);
+        let had = events.len();
         for step in 0..CACHE_SHARDS {
-            if events.len() >= max {
+            if events.len() - had >= max {
                 self.evictions.drained.store((start + step) % CACHE_SHARDS, Ordering::Relaxed);
                 return true;
             }

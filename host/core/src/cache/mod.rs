@@ -94,17 +94,16 @@ pub struct ListingTicket {
     keeping: bool,
 }
 
-/// When a listing was asked for: whether it may be joined ([`DentryCache::is_late`]).
+/// When a listing was asked for: whether it may be joined ([`DentryCache::may_join`]).
 #[derive(Clone, Copy, Debug)]
 pub struct ListingStamp {
-    dir: Handle,
     asked: Asked,
 }
 
 impl ListingTicket {
     /// When this listing was asked for.
     pub fn stamp(&self) -> ListingStamp {
-        ListingStamp { dir: self.dir, asked: self.asked }
+        ListingStamp { asked: self.asked }
     }
 }
 
@@ -238,10 +237,10 @@ impl<W> DentryCache<W> {
         ListingTicket { dir: *dir, asked, listing, runs: 0, kept_bytes: 0, keeping: true }
     }
 
-    /// Whether the directory was invalidated after that listing was asked for: then whoever lists
-    /// it now must not join.
-    pub fn is_late(&self, stamp: ListingStamp) -> bool {
-        self.common.fence.is_late(stamp.asked, &stamp.dir)
+    /// Whether whoever lists now may share the listing that was asked for then: not when anything
+    /// was invalidated since, for that may concern one of its entries.
+    pub fn may_join(&self, stamp: ListingStamp) -> bool {
+        self.common.fence.is_current(stamp.asked)
     }
 
     /// Caches the next chunk of a listing as it passes through.
@@ -361,10 +360,7 @@ impl<W> DentryCache<W> {
         key: FillKey,
         waiter: impl FnOnce() -> W,
     ) -> Answer<T> {
-        let fence = &self.common.fence;
-        let handle = *key.handle();
-        let role =
-            shard.flights.enter(key, fence.ask(), |asked| fence.is_late(asked, &handle), waiter);
+        let role = shard.flights.enter(key, self.common.fence.ask(), waiter);
         match role {
             Role::Joined => {
                 shard.counters.fills_joined += 1;

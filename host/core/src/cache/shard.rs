@@ -252,6 +252,8 @@ impl<W> Shard<W> {
             dir.unindex(hash, pos);
             dir.complete = false;
             dir.ordered = false;
+            // A listing that is still filling cannot become complete: it lacks this name now.
+            dir.runs_lost = true;
         } else {
             // Keep the directory while its slot is exchanged.
             dir.filling |= KEEP;
@@ -352,7 +354,13 @@ impl<W> Shard<W> {
             return;
         }
         dir.filling = 0;
-        if complete && !dir.runs_lost && dir.runs.len() == runs {
+        // A single entry that is still here is of a name that the listing does not have, or has in
+        // an older state: without that entry its name would wrongly count as absent.
+        let single = |slot: &Option<Slot>| {
+            slot.as_ref().is_some_and(|slot| matches!(slot.content, Content::Single(_)))
+        };
+        let whole = !dir.runs_lost && dir.runs.len() == runs && !dir.slots.iter().any(single);
+        if complete && whole {
             dir.complete = true;
             dir.ordered = true;
             dir.completed_at_ms = now_ms;

@@ -1,1 +1,125 @@
-//! portcullis-brick
+//! The brick: exports one directory over QUIC, read-only, to gateways.
+//!
+//! ```text
+//! service ─► scan, files, xattr ─► handles ─► export ─► openat2, statx, getdents64 ...
+//!    └── workers (where all of it blocks)
+//! ```
+//! - `service`: one session a gateway, one function a request.
+//! - `scan`: a directory listed in steps, so that flow control stops it.
+//! - `files`: the open files of a session; `xattr`: extended attributes.
+//! - `handles`: which bytes stand for a file, and finding it by them.
+//! - `export`: the root, and the only ways by which a path becomes a file.
+//! - `workers`: bounds what blocks.
+//!
+//! What must hold: no request reaches a file outside the export; no handle ever leads to another
+//! file than the one it was made for; no symbolic link is followed and no device or FIFO opened;
+//! nothing blocks an async thread; memory and descriptors are bounded for each connection.
+
+mod attr;
+mod error;
+mod export;
+mod files;
+mod handles;
+mod scan;
+mod service;
+mod workers;
+mod xattr;
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use portcullis_transport::{Identity, Role, Server, TransportError};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tracing::{info, warn};
+
+pub use error::BrickError;
+pub use handles::HandleChoice;
+pub use service::BrickCounters;
+
+use export::Export;
+use handles::Handles;
+use service::BrickService;
+
+/// What a brick exports, and where.
+#[derive(Clone, Debug)]
+pub struct BrickConfig {
+    /// The directory to export.
+    pub export: PathBuf,
+    /// The address to listen on (port 0: any).
+    pub listen: SocketAddr,
+    /// How files get handles; [`HandleChoice::Auto`] unless there is a reason.
+    pub handles: HandleChoice,
+}
+
+impl BrickConfig {
+    /// Exports `export` on `listen`, and leaves the rest to the brick.
+    pub fn new(export: impl Into<PathBuf>, listen: SocketAddr) -> Self {
+        Self { export: export.into(), listen, handles: HandleChoice::Auto }
+    }
+}
+
+/// A brick that listens and does not serve yet.
+pub struct Brick {
+    server: Server,
+    address: SocketAddr,
+    service: BrickService,
+    counters: Arc<BrickCounters>,
+    choice: HandleChoice,
+}
+
+impl Brick {
+    /// Opens the export and listens.
+    ///
+    /// Raises the soft limit of open files of the process to its hard limit, because clients hold
+    /// files open here.
+    ///
+    /// # Errors
+    /// [`BrickError`] says what is wrong and what to do.
+    pub fn bind(config: BrickConfig, identity: &Identity) -> Result<Self, BrickError> {
+        let secret = match identity.handle_key() {
+            Some(secret) if identity.role == Role::Brick => secret,
+            _ => return Err(BrickError::NotBrick { role: identity.role }),
+        };
+        let handles = Handles::new(Export::open(&config.export)?, secret, config.handles)?;
+        let server = Server::bind(config.listen, identity)?;
+        let address = server
+            .local_addr()
+            .map_err(|source| TransportError::Bind { address: config.listen, source })?;
+        raise_open_file_limit();
+        let choice = handles.choice();
+        let counters = Arc::new(BrickCounters::default());
+        let service = BrickService::new(handles, counters.clone());
+        info!(export = %config.export.display(), %address, handles = ?choice, "brick");
+        Ok(Self { server, address, service, counters, choice })
+    }
+
+    /// The address it listens on, its port known.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What was chosen for this export; never [`HandleChoice::Auto`].
+    pub fn handle_choice(&self) -> HandleChoice {
+        self.choice
+    }
+
+    /// What it counts, also while it serves.
+    pub fn counters(&self) -> Arc<BrickCounters> {
+        self.counters.clone()
+    }
+
+    /// Serves until `stop` resolves, then finishes what is under way and returns.
+    pub async fn serve(self, stop: impl Future<Output = ()>) {
+        self.server.serve(Arc::new(self.service), self.counters.connections.clone(), stop).await;
+    }
+}
+
+fn raise_open_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, ..limit };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        warn!(%error, soft = limit.current, "the limit of open files stays as it is");
+    }
+}

@@ -67,8 +67,6 @@ pub const POLICY_EVENTS_MAX: usize = 4096;
 pub const POLICY_VICTIMS_MAX: usize = 256;
 /// Victims kept in reserve, so that a fill never waits for a policy.
 pub const RESERVE_MAX: usize = 256;
-/// The reserve is refilled when it falls below this.
-pub const RESERVE_LOW: usize = 128;
 /// Touched objects one shard remembers between two drains; further hits are dropped and counted.
 pub const TOUCHED_PER_SHARD_MAX: usize = 4096;
 /// Invalidations remembered one by one; beyond it every fill on its way counts as late.
@@ -118,7 +116,7 @@ const _: () = assert!(CHUNK_LEN_BYTES_MAX < FRAME_LEN_BYTES_MAX);
 const _: () = assert!(READ_FRAME_LEN_BYTES < FRAME_LEN_BYTES_MAX);
 const _: () = assert!(XATTR_LEN_BYTES_MAX + 1024 < FRAME_LEN_BYTES_MAX);
 const _: () = assert!(HANDLE_LEN_MAX <= u8::MAX as usize && NAME_LEN_MAX <= u8::MAX as usize);
-const _: () = assert!(RESERVE_LOW < RESERVE_MAX && RESERVE_MAX <= POLICY_VICTIMS_MAX);
+const _: () = assert!(RESERVE_MAX <= POLICY_VICTIMS_MAX);
 const _: () = assert!(POLICY_VICTIMS_MAX * size_of::<u64>() < POLICY_ANSWER_LEN_BYTES_MAX);
 const _: () = assert!(POLICY_STACK_BYTES_MAX * 4 <= POLICY_THREAD_STACK_BYTES);
 const _: () = assert!(CACHE_SHARDS.is_power_of_two());

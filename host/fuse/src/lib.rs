@@ -1,1 +1,34 @@
-//! portcullis-fuse
+//! A thin session with the kernel over `/dev/fuse`.
+//!
+//! - [`abi`]: the kernel's structs and numbers.
+//! - [`mount`]: attaches a connection to a directory and takes it away again: mount(2) as root,
+//!   `fusermount3` otherwise.
+//! - [`filesystem`]: the trait a file system implements.
+//! - [`session`]: INIT, and the threads that read requests and hand them to the file system.
+//! - [`reply`]: the tokens by which requests are answered, from any thread and at any time.
+//! - [`directory`]: the buffer that a readdir packs its entries into.
+//!
+//! What must hold: every request that expects a reply gets exactly one, whatever the file system
+//! does with its token; a malformed request costs an errno and nothing else; once the mount is
+//! gone the threads end by themselves; nothing stays mounted after the [`Session`] is dropped.
+
+pub mod abi;
+mod channel;
+pub mod directory;
+mod dispatch;
+pub mod error;
+pub mod filesystem;
+mod fusermount;
+mod interrupt;
+pub mod mount;
+mod mountinfo;
+pub mod reply;
+pub mod session;
+
+pub use directory::DirectoryBuffer;
+pub use error::FuseError;
+pub use filesystem::{Caller, Filesystem};
+pub use mount::{Mount, MountOptions};
+pub use reply::{Delivery, Reply};
+pub use rustix::io::Errno;
+pub use session::{Config, Session};

@@ -1,1 +1,183 @@
-//! portcullis-gateway
+//! The gateway: serves clients over QUIC from a dentry cache in front of a brick.
+//!
+//! One request's way: [`service`] counts it and finds its verb; [`volume`] asks the cache; a miss
+//! becomes a fill ([`fills`]), a listing a shared scan ([`scans`], as one client gets it:
+//! [`listing`]); open files belong to a [`session`] and are read by [`reads`]; [`brick_link`] keeps
+//! the connection to the brick and [`brick_call`] asks over it. [`outflow`] keeps a slow client
+//! from holding up anything else. [`stats`], [`metrics`] and [`admin`] tell how it goes.
+//!
+//! What must hold: a hit takes no lock beyond the cache's and starts no task; every request that
+//! reaches the brick has a deadline; what a lost connection to the brick had told is forgotten
+//! before the next connection answers anything; a client costs bounded memory and delays nobody.
+
+mod admin;
+mod brick_call;
+mod brick_link;
+mod error;
+mod fills;
+mod listing;
+mod metrics;
+mod outflow;
+mod reads;
+mod scans;
+mod service;
+mod session;
+mod stats;
+mod volume;
+
+use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use portcullis_core::cache::CacheConfig;
+use portcullis_core::eviction::PolicyLimits;
+use portcullis_core::limits::CACHE_BYTES_MIN;
+use portcullis_policy::{EvictionDriver, LoadedPolicy};
+use portcullis_transport::{Identity, Server};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+pub use portcullis_policy::PolicyChoice;
+
+pub use crate::error::GatewayError;
+
+use crate::brick_link::BrickLink;
+use crate::service::GatewayService;
+use crate::stats::Observer;
+use crate::volume::{Cache, Volume};
+
+/// Bytes of cache where nothing else is asked for.
+pub const CACHE_BYTES_DEFAULT: u64 = 256 * 1024 * 1024;
+/// How old an answer from the cache may be where nothing else is asked for.
+pub const MAX_AGE_MS_DEFAULT: u64 = 60_000;
+/// How long a brick may take to answer where nothing else is asked for.
+pub const BRICK_TIMEOUT_MS_DEFAULT: u64 = 10_000;
+
+/// How a gateway is set up.
+#[derive(Clone, Debug)]
+pub struct GatewayConfig {
+    /// The bricks of the volume: exactly one for now.
+    pub bricks: Vec<SocketAddr>,
+    /// Where clients connect; port 0 for any.
+    pub listen: SocketAddr,
+    /// Bytes the cache may hold.
+    pub cache_bytes: u64,
+    /// How old an answer from the cache may be.
+    pub max_age_ms: u64,
+    /// What decides what leaves the cache.
+    pub eviction: PolicyChoice,
+    /// Where health and metrics are served over HTTP; nowhere if `None`.
+    pub admin: Option<SocketAddr>,
+    /// How long a brick may take for an answer, or for the next part of one.
+    pub brick_timeout_ms: u64,
+}
+
+impl GatewayConfig {
+    /// A gateway in front of `brick` with everything else at its default, listening on any
+    /// loopback port.
+    pub fn new(brick: SocketAddr) -> Self {
+        Self {
+            bricks: vec![brick],
+            listen: ([127, 0, 0, 1], 0).into(),
+            cache_bytes: CACHE_BYTES_DEFAULT,
+            max_age_ms: MAX_AGE_MS_DEFAULT,
+            eviction: PolicyChoice::default(),
+            admin: None,
+            brick_timeout_ms: BRICK_TIMEOUT_MS_DEFAULT,
+        }
+    }
+}
+
+/// A gateway that listens.
+pub struct Gateway {
+    server: Server,
+    address: SocketAddr,
+    admin: Option<(TcpListener, SocketAddr)>,
+    volume: Arc<Volume>,
+    observer: Arc<Observer>,
+    driver: Arc<EvictionDriver>,
+}
+
+impl Gateway {
+    /// Loads the eviction policy and listens; clients are served once [`Gateway::serve`] runs. The
+    /// brick need not be there yet. Call it within a tokio runtime.
+    ///
+    /// # Errors
+    /// What is wrong with the configuration, the policy or an address.
+    pub fn bind(config: GatewayConfig, identity: &Identity) -> Result<Self, GatewayError> {
+        let [brick] = config.bricks[..] else {
+            return Err(GatewayError::Bricks { count: config.bricks.len() });
+        };
+        if config.cache_bytes < CACHE_BYTES_MIN {
+            return Err(GatewayError::CacheTooSmall { cache_bytes: config.cache_bytes });
+        }
+        if config.brick_timeout_ms == 0 {
+            return Err(GatewayError::NoBrickTimeout);
+        }
+        let (capacity_bytes, max_age_ms) = (config.cache_bytes, config.max_age_ms);
+        let limits = PolicyLimits { capacity_bytes, seed: random() };
+        let policy = LoadedPolicy::load(config.eviction, limits)?;
+        let server = Server::bind(config.listen, identity)?;
+        let address = server.local_addr().map_err(GatewayError::LocalAddress)?;
+        let admin = config.admin.map(bind_admin).transpose()?;
+        let brick = BrickLink::new(identity, brick, Duration::from_millis(config.brick_timeout_ms))?;
+        let cache = CacheConfig { capacity_bytes, max_age_ms, seed: random() };
+        let cache = Arc::new(Cache::new(cache));
+        let driver = EvictionDriver::start(cache.clone(), policy);
+        let driver = Arc::new(driver.map_err(GatewayError::PolicyThread)?);
+        let volume = Arc::new(Volume::new(cache, Arc::new(brick), capacity_bytes));
+        let observer = Arc::new(Observer::new(volume.clone(), driver.clone()));
+        Ok(Self { server, address, admin, volume, observer, driver })
+    }
+
+    /// Where clients connect.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where health and metrics are served.
+    pub fn admin_addr(&self) -> Option<SocketAddr> {
+        self.admin.as_ref().map(|(_, address)| *address)
+    }
+
+    /// Serves until `stop` resolves, then finishes what is under way and returns.
+    pub async fn serve(self, stop: impl Future<Output = ()>) {
+        let Self { server, admin, volume, observer, driver, .. } = self;
+        let stopping = CancellationToken::new();
+        let cache = volume.cache.clone();
+        let link = volume.brick.clone();
+        let connecting = link.clone().keep_connected(Arc::new(move || cache.invalidate_all()));
+        let connecting = AbortOnDropHandle::new(tokio::spawn(connecting));
+        let admin = admin.map(|(listener, _)| {
+            let serving = admin::serve(listener, observer.clone(), stopping.clone());
+            AbortOnDropHandle::new(tokio::spawn(serving))
+        });
+        let counters = observer.connections.clone();
+        let service = Arc::new(GatewayService { volume, observer });
+        server.serve(service, counters, stop).await;
+        stopping.cancel();
+        if let Some(admin) = admin {
+            // It fails only where it panicked, which is logged.
+            let _ = admin.await;
+        }
+        drop(connecting);
+        link.close().await;
+        let _ = tokio::task::spawn_blocking(move || driver.stop()).await;
+    }
+}
+
+fn bind_admin(address: SocketAddr) -> Result<(TcpListener, SocketAddr), GatewayError> {
+    admin::bind(address)
+        .and_then(|listener| {
+            let address = listener.local_addr()?;
+            Ok((listener, address))
+        })
+        .map_err(|source| GatewayError::AdminBind { address, source })
+}
+
+/// A number that nobody can guess, from the randomness behind std's hash tables.
+fn random() -> u64 {
+    RandomState::new().hash_one(0)
+}

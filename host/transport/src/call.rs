@@ -1,5 +1,9 @@
 //! The client's side of a request: one bidirectional stream each.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+
 use bytes::BytesMut;
 use portcullis_core::Status;
 use portcullis_core::limits::STREAM_WINDOW_BYTES;
@@ -112,7 +116,11 @@ impl ReplyStream {
     pub async fn next(&mut self) -> Result<ReplyFrame, CallError> {
         loop {
             if let Some(frame) = frame::take(&mut self.buffer)? {
-                return Ok(codec::decode_reply(frame)?);
+                let frame = codec::decode_reply(frame)?;
+                if !matches!(frame, ReplyFrame::Chunk(_) | ReplyFrame::Data(_)) {
+                    self.take_end().await;
+                }
+                return Ok(frame);
             }
             let chunk = self
                 .recv
@@ -130,16 +138,20 @@ impl ReplyStream {
         }
     }
 
+    /// Takes the end of the stream where it has arrived along with the last frame, as it mostly
+    /// has; a stream that is dropped without it costs its peer a STOP_SENDING.
+    async fn take_end(&mut self) {
+        let mut end = pin!(self.recv.read_chunk(1, true));
+        poll_fn(|context| {
+            let _ = end.as_mut().poll(context);
+            Poll::Ready(())
+        })
+        .await;
+    }
+
     /// Bytes received so far.
     pub fn received_bytes(&self) -> u64 {
         self.received_bytes
-    }
-}
-
-impl Drop for ReplyStream {
-    fn drop(&mut self) {
-        // Fails where the stream has ended, which is what we want.
-        let _ = self.recv.stop(VarInt::from_u32(0));
     }
 }
 

@@ -23,6 +23,9 @@ use crate::identity::Role;
 
 /// How long requests under way may take to finish once a server was told to stop.
 pub const DRAIN_MS_MAX: u64 = 10_000;
+/// How long a stopping server leaves its connections open after the last request, so that an
+/// answer of one frame that was just written gets out.
+const LINGER_MS: u64 = 100;
 
 /// A peer whose certificate was verified.
 #[derive(Clone, Copy, Debug)]
@@ -77,9 +80,15 @@ pub struct Counters {
 #[derive(Debug)]
 pub struct ReplySink {
     send: SendStream,
+    /// Whether chunks or data were sent.
+    is_series: bool,
 }
 
 impl ReplySink {
+    fn new(send: SendStream) -> Self {
+        Self { send, is_series: false }
+    }
+
     /// Answers with one message.
     ///
     /// # Errors
@@ -112,6 +121,7 @@ impl ReplySink {
     /// # Errors
     /// The peer is gone.
     pub async fn chunk(&mut self, chunk: &Chunk) -> Result<(), PeerGone> {
+        self.is_series = true;
         let header = Bytes::copy_from_slice(&codec::chunk_header(chunk));
         self.write(&mut [header, chunk.bytes().clone()]).await
     }
@@ -121,6 +131,7 @@ impl ReplySink {
     /// # Errors
     /// The peer is gone.
     pub async fn data(&mut self, data: Bytes) -> Result<(), PeerGone> {
+        self.is_series = true;
         let header = Bytes::copy_from_slice(&codec::data_header(data.len()));
         self.write(&mut [header, data]).await
     }
@@ -133,6 +144,8 @@ impl ReplySink {
         self.last(&ReplyFrame::End { complete }).await
     }
 
+    /// Sends the last frame. A series counts as under way until the peer has all of it: megabytes
+    /// may wait in its windows, and a server that stops would take them back.
     async fn last(mut self, frame: &ReplyFrame) -> Result<(), PeerGone> {
         let bytes = codec::encode_reply(frame).or_else(|error| {
             warn!(%error, "an answer does not fit its frame");
@@ -141,7 +154,11 @@ impl ReplySink {
         });
         let Ok(bytes) = bytes else { return Err(PeerGone) };
         self.write(&mut [bytes]).await?;
-        self.send.finish().map_err(|_| PeerGone)
+        self.send.finish().map_err(|_| PeerGone)?;
+        match self.is_series {
+            true => self.send.stopped().await.map(drop).map_err(|_| PeerGone),
+            false => Ok(()),
+        }
     }
 
     async fn write(&mut self, parts: &mut [Bytes]) -> Result<(), PeerGone> {
@@ -187,6 +204,7 @@ impl Server {
         if tokio::time::timeout(limit, tasks.wait()).await.is_err() {
             warn!(requests = tasks.len(), "stopped with requests still under way");
         }
+        tokio::time::sleep(Duration::from_millis(LINGER_MS)).await;
         self.endpoint.close(VarInt::from_u32(0), b"the server is shutting down");
         // Peers that are there acknowledge at once; those that are not are not waited for.
         let _ = tokio::time::timeout(Duration::from_millis(500), self.endpoint.wait_idle()).await;
@@ -260,7 +278,7 @@ impl<S: Service> Serving<S> {
                 match read_request(recv).await {
                     Ok(request) => {
                         let verb = request.verb();
-                        if service.serve(&session, request, ReplySink { send }).await.is_err() {
+                        if service.serve(&session, request, ReplySink::new(send)).await.is_err() {
                             debug!(peer = %address, ?verb, "the peer did not wait for its answer");
                         }
                     }
@@ -271,7 +289,7 @@ impl<S: Service> Serving<S> {
                             warn!(peer = %address, %error, "bad request; further ones of this connection are only counted");
                         }
                         let failure = Failure::new(Status::BadFrame, error.to_string());
-                        let _ = ReplySink { send }.fail(failure).await;
+                        let _ = ReplySink::new(send).fail(failure).await;
                     }
                 }
             });

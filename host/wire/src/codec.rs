@@ -174,3 +174,7 @@ fn decode<'a, M: Deserialize<'a>>(frame: &'a Frame) -> Result<M, CodecError> {
         rest => Err(CodecError::Payload { kind, reason: format!("{rest} bytes too many") }),
     }
 }
+
+#[cfg(test)]
+#[path = "codec_tests.rs"]
+mod tests;

@@ -1,9 +1,15 @@
-//! What the benchmarks share: alternating runs and their minimum, resident memory, ratios.
+//! What the benchmarks share: alternating rounds and their minimum, resident memory, the line
+//! that says which policy was active.
 //!
-//! Absolute times on a shared machine are not stable, so every figure is a ratio between two
-//! things measured in turn in the same run, each by the minimum of its rounds.
+//! Absolute times on a shared machine are not stable, so every figure is a ratio between things
+//! measured in turn in the same run, each by the minimum of its rounds. Benchmarks print; they
+//! never fail for being slow.
+
+pub mod echo;
 
 use std::time::{Duration, Instant};
+
+use portcullis_wire::stats::GatewayStats;
 
 /// Rounds of every measurement.
 pub const ROUNDS: usize = 5;
@@ -21,25 +27,27 @@ pub fn alternate(contestants: &mut [&mut dyn FnMut()]) -> Vec<Duration> {
     least
 }
 
+/// Prints which eviction policy was active, and how often it was called.
+pub fn print_policy(stats: &GatewayStats) {
+    let policy = &stats.eviction;
+    println!(
+        "policy: {} ({}, sha256 {}), {} calls into it{}",
+        policy.name,
+        policy.kind,
+        policy.digest,
+        policy.calls,
+        if policy.fallback_reason.is_empty() { "" } else { "; IT IS THE FALLBACK" },
+    );
+}
+
+/// Prints a ratio beside the most it should be.
+pub fn print_ratio(what: &str, ratio: f64, bar: &str) {
+    println!("{what}: {ratio:.2}x ({bar})");
+}
+
 /// Resident memory of this process in bytes, 0 where `/proc` does not tell.
 pub fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = statm.split_ascii_whitespace().nth(1).and_then(|word| word.parse::<u64>().ok());
     pages.unwrap_or(0) * 4096
-}
-
-/// A pseudo-random sequence (splitmix64, Steele et al., OOPSLA 2014), the same for the same seed.
-#[derive(Clone, Debug)]
-pub struct Random(pub u64);
-
-impl Random {
-    /// The next number.
-    #[allow(clippy::should_implement_trait, reason = "an endless sequence of plain numbers")]
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
 }

@@ -1,1 +1,60 @@
-//! portcullis-suite
+//! What the whole-process tests share: the finished binary, driven as a user would drive it.
+//!
+//! - [`site`]: an identity, a brick and a gateway over a directory, and commands against them.
+//! - [`process`]: one server process: its `ready` line, its log, its end.
+//! - [`mounted`]: a mount, and its end.
+//! - [`tree`]: directories to export.
+//! - [`find`]: listing a tree through Portcullis and with the system's find, and comparing.
+//! - [`dial`], [`raw`]: requests without the command line, well-formed and not.
+//! - [`need`]: what a test needs of the machine, and how it says that this is missing.
+//!
+//! What must hold: everything a test starts ends with it, also when it fails; nothing waits
+//! longer than [`wait::LIMIT`]; nothing leaves loopback.
+
+pub mod dial;
+pub mod find;
+pub mod mounted;
+pub mod need;
+pub mod process;
+pub mod raw;
+pub mod site;
+pub mod tree;
+pub mod wait;
+
+use std::path::PathBuf;
+
+/// The binary under test, `target/release/portcullis`, or what `PORTCULLIS_BIN` names.
+///
+/// # Panics
+/// It was not built.
+pub fn binary() -> PathBuf {
+    let path = match std::env::var_os("PORTCULLIS_BIN") {
+        Some(path) => PathBuf::from(path),
+        None => target().join("release/portcullis"),
+    };
+    assert!(path.is_file(), "{} is missing: `cargo xtask build` makes it", path.display());
+    path
+}
+
+/// A shipped policy, `target/policies/NAME.wasm`.
+pub fn policy(name: &str) -> PathBuf {
+    let path = target().join("policies").join(name).with_extension("wasm");
+    assert!(path.is_file(), "{} is missing: `cargo xtask build` makes it", path.display());
+    path
+}
+
+/// A policy that misbehaves, `target/policies/test/NAME.wasm`.
+pub fn guest(name: &str) -> PathBuf {
+    policy(&format!("test/{name}"))
+}
+
+/// Whether the largest trees are wanted (`cargo xtask soak`).
+pub fn soaking() -> bool {
+    std::env::var_os("PORTCULLIS_SOAK").is_some()
+}
+
+/// The build directory: a test runs as `TARGET/PROFILE/deps/NAME`.
+fn target() -> PathBuf {
+    let exe = std::env::current_exe().expect("a test knows its own path");
+    exe.ancestors().nth(3).expect("a test lies in the build directory").to_owned()
+}

@@ -1,0 +1,224 @@
+//! From a name in a directory to its entry: which file, its attributes, its handle.
+//!
+//! Attributes and handle must be those of one file, whatever happens to the name meanwhile. The
+//! sure way is a descriptor of the file, of which both are asked ([`Handles::entry`]). Asking both
+//! by name takes two thirds of the time, which is most of a large listing's, so a listing does that
+//! where it can tell afterwards that both answers were about one file
+//! ([`Handles::entry_by_name`]): the inode number is the same, and the file was there before.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use portcullis_core::{Entry, FileKind, Handle, Timestamp};
+use rustix::fs::readlinkat;
+use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
+
+use super::choice::Method;
+use super::kernel::KernelHandle;
+use super::tag::TagKey;
+use super::{Directory, EDGE, Handles, KERNEL, PLACED, PLACED_BY_STAT};
+use crate::attr::{Stat, stat, stat_name};
+
+/// The time that a file made from now on has for its birth, at the earliest.
+pub(crate) fn birth_now() -> Timestamp {
+    // File systems take their times from the coarse clock.
+    let now = clock_gettime(ClockId::RealtimeCoarse);
+    Timestamp { secs: now.tv_sec, nanos: now.tv_nsec as u32 }
+}
+
+impl Handles {
+    /// The entry `name`, a valid name, of a directory.
+    pub(crate) fn entry(&self, dir: &Directory, name: &[u8]) -> Result<Entry, Errno> {
+        let fd = self.export.open_name(dir.fd.as_fd(), name)?;
+        let stat = stat(fd.as_fd())?;
+        let target = match stat.kind() {
+            FileKind::Symlink => Some(readlinkat(&fd, c"", Vec::new())?.into_bytes()),
+            _ => None,
+        };
+        let handle = if self.export.crosses(&stat) {
+            self.mount_point(dir, name, &stat)?
+        } else {
+            self.handle_of(fd.as_fd(), &stat)?
+        };
+        Ok(self.found(dir, name, handle, &stat, target))
+    }
+
+    /// The same without a descriptor of the file. `None` where the file is out of the ordinary or
+    /// may not be one file; `since` is a [`birth_now`] from before the call.
+    pub(crate) fn entry_by_name(
+        &self,
+        dir: &Directory,
+        name: &[u8],
+        since: Timestamp,
+    ) -> Option<Entry> {
+        let kernel = match self.method.file_system() {
+            Some(file_system) => {
+                let handle = KernelHandle::of_name(dir.fd.as_fd(), name).ok()??;
+                Some((handle, handle.ino(file_system)?))
+            }
+            None => None,
+        };
+        let stat = stat_name(dir.fd.as_fd(), name).ok()?;
+        if stat.kind() == FileKind::Symlink || self.export.crosses(&stat) {
+            return None;
+        }
+        if let Some((_, ino)) = kernel {
+            let birth = stat.birth();
+            // An inode number that was used again in between belongs to a file born in between.
+            if ino != stat.ino() || birth == Timestamp::default() || birth >= since {
+                return None;
+            }
+        }
+        let handle = seal(&self.key, self.method, kernel.map(|(handle, _)| handle), &stat).ok()?;
+        Some(self.found(dir, name, handle, &stat, None))
+    }
+
+    /// The entry of a name whose file cannot be examined; its type is what the directory tells.
+    pub(crate) fn unreadable_entry(
+        &self,
+        dir: &Directory,
+        name: &[u8],
+        kind: FileKind,
+    ) -> Result<Entry, Errno> {
+        let handle = self.seal_edge(&[&dir.key, name])?;
+        self.places.remember(&handle, kind == FileKind::Directory, &dir.key, name);
+        Ok(Entry { handle, attr: None, kind, target: None })
+    }
+
+    /// The handle of the file of a descriptor.
+    pub(super) fn handle_of(&self, fd: BorrowedFd<'_>, stat: &Stat) -> Result<Handle, Errno> {
+        let kernel = match self.method {
+            Method::Kernel(_) | Method::Map(_) => KernelHandle::of(fd)?,
+            Method::MapByStat => None,
+        };
+        seal(&self.key, self.method, kernel, stat)
+    }
+
+    /// The handle of the mount point `name`.
+    pub(super) fn mount_point(
+        &self,
+        dir: &Directory,
+        name: &[u8],
+        stat: &Stat,
+    ) -> Result<Handle, Errno> {
+        self.seal_edge(&[&dir.key, name, &stat.dev().to_le_bytes(), &stat.ino().to_le_bytes()])
+    }
+
+    fn seal_edge(&self, parts: &[&[u8]]) -> Result<Handle, Errno> {
+        self.key.seal(&[&[EDGE], &self.key.digest(parts)]).ok_or(Errno::OVERFLOW)
+    }
+
+    fn found(
+        &self,
+        dir: &Directory,
+        name: &[u8],
+        handle: Handle,
+        stat: &Stat,
+        target: Option<Vec<u8>>,
+    ) -> Entry {
+        let kind = stat.kind();
+        if handle.as_bytes()[0] != KERNEL {
+            self.places.remember(&handle, kind == FileKind::Directory, &dir.key, name);
+        }
+        Entry { handle, attr: Some(stat.attr()), kind, target }
+    }
+}
+
+/// The handle of a file that the kernel gave this handle for, or none.
+pub(super) fn seal(
+    key: &TagKey,
+    method: Method,
+    kernel: Option<KernelHandle>,
+    stat: &Stat,
+) -> Result<Handle, Errno> {
+    let handle = match (kernel, method) {
+        (Some(handle), Method::Kernel(_)) => key.seal(&[&[KERNEL], handle.as_bytes()]),
+        (Some(handle), _) => key.seal(&[&[PLACED], handle.as_bytes()]),
+        (None, _) => key.seal(&[&[PLACED_BY_STAT], &identity_by_stat(stat)]),
+    };
+    handle.ok_or(Errno::OVERFLOW)
+}
+
+/// Device, inode number and birth time.
+pub(super) fn identity_by_stat(stat: &Stat) -> [u8; 28] {
+    let birth = stat.birth();
+    let mut identity = [0; 28];
+    identity[..8].copy_from_slice(&stat.dev().to_le_bytes());
+    identity[8..16].copy_from_slice(&stat.ino().to_le_bytes());
+    identity[16..24].copy_from_slice(&birth.secs.to_le_bytes());
+    identity[24..].copy_from_slice(&birth.nanos.to_le_bytes());
+    identity
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+
+    use super::*;
+    use crate::HandleChoice;
+    use crate::export::Export;
+
+    fn handles(path: &std::path::Path, choice: HandleChoice) -> (Handles, Directory) {
+        let export = Export::open(path).expect("it opens");
+        let handles = Handles::new(export, &[1; 32], choice).expect("handles");
+        let root = handles.root_entry().expect("a root").handle;
+        let root = handles.directory(&root).expect("the root");
+        (handles, root)
+    }
+
+    fn wait_for_the_next_tick() -> Timestamp {
+        let start = birth_now();
+        while birth_now() == start {
+            std::thread::yield_now();
+        }
+        birth_now()
+    }
+
+    #[test]
+    fn attributes_and_handle_are_of_one_file_while_names_are_exchanged() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let [a, b] = ["a", "b"].map(|name| dir.path().join(name));
+        std::fs::write(&a, b"").expect("written");
+        std::fs::write(&b, b"").expect("written");
+        let since = wait_for_the_next_tick();
+        let (handles, root) = handles(dir.path(), HandleChoice::Auto);
+        let pair = |entry: Entry| (entry.handle, entry.attr.map(|attr| attr.ino));
+        let pairs = [&b"a"[..], b"b"].map(|name| pair(handles.entry(&root, name).expect("there")));
+        let stop = AtomicBool::new(false);
+        let (mut by_name, mut mixed) = (0, 0);
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    renameat_with(CWD, &a, CWD, &b, RenameFlags::EXCHANGE).expect("exchanged");
+                }
+            });
+            for _ in 0..20_000 {
+                let entry = handles.entry_by_name(&root, b"a", since);
+                by_name += usize::from(entry.is_some());
+                if let Some(entry) = entry.or_else(|| handles.entry(&root, b"a").ok()) {
+                    mixed += usize::from(!pairs.contains(&pair(entry)));
+                }
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(mixed, 0, "entries of two files");
+        assert!(by_name > 0, "the short way was never taken");
+    }
+
+    #[test]
+    fn a_file_born_since_is_not_answered_by_name_unless_its_stat_identifies_it() {
+        let dir = tempfile::tempdir().expect("a directory");
+        std::fs::write(dir.path().join("old"), b"").expect("written");
+        let since = wait_for_the_next_tick();
+        std::fs::write(dir.path().join("new"), b"").expect("written");
+        for choice in [HandleChoice::Auto, HandleChoice::Map, HandleChoice::MapByStat] {
+            let (handles, root) = handles(dir.path(), choice);
+            let by_name = |name: &[u8]| handles.entry_by_name(&root, name, since);
+            assert_eq!(by_name(b"old"), handles.entry(&root, b"old").ok(), "{choice:?}");
+            let by_stat = handles.choice() == HandleChoice::MapByStat;
+            assert_eq!(by_name(b"new").is_some(), by_stat, "{choice:?}");
+        }
+    }
+}

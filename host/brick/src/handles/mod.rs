@@ -1,0 +1,223 @@
+//! Handles: how a file gets one, and how it is found again by it.
+//!
+//! A handle is `kind | identity | tag` ([`tag`] has the last). What identifies a file, and how it
+//! is opened, is chosen once at start by trying ([`HandleChoice::Auto`]):
+//!
+//! - **Kernel** ([`kernel`]): the kernel's handle, opened by the kernel. On ext4, xfs, btrfs and
+//!   tmpfs, with `CAP_DAC_READ_SEARCH`. Such handles outlive renames and restarts of the brick. The
+//!   kernel opens a file wherever it is by now: a directory that was moved out of the export is
+//!   refused, any other file stays readable by a handle given out before it was moved (NFS servers
+//!   do the same without `subtree_check`).
+//! - **Map**: the kernel's handle as identity, opened by the path where the file was seen last
+//!   ([`places`]). For ordinary users on the same file systems.
+//! - **Map by stat**: device, inode number and birth time as identity, opened likewise. For
+//!   everything else (a GlusterFS mount, NFS, overlayfs). Where the file system keeps no birth time,
+//!   or an inode number is used again within one tick of its clock, another file could pass for the
+//!   one that had it.
+//!
+//! Map handles do not outlive a restart of the brick, nor a rename until the new name was looked
+//! up or listed; then they work again. They answer `Stale` meanwhile, never another file.
+//!
+//! Two sorts of entry have no identity of their own here and get an **edge** handle, which stands
+//! for a name in a directory: mount points, where the export ends, and names whose file cannot be
+//! examined. An edge tells attributes where there are some, and opens nothing.
+
+mod choice;
+mod entry;
+mod kernel;
+mod places;
+mod tag;
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use portcullis_core::{Entry, FileKind, Handle, Status};
+use portcullis_wire::message::Failure;
+use rustix::io::Errno;
+
+use crate::attr::{Stat, stat};
+use crate::error::{BrickError, failure};
+use crate::export::Export;
+use choice::Method;
+use entry::{identity_by_stat, seal};
+use kernel::KernelHandle;
+use places::Places;
+use tag::TagKey;
+
+pub use choice::HandleChoice;
+pub(crate) use entry::birth_now;
+
+/// The kernel's handle, opened by the kernel.
+const KERNEL: u8 = 1;
+/// The kernel's handle, opened by its place.
+const PLACED: u8 = 2;
+/// Device, inode number and birth time, opened by its place.
+const PLACED_BY_STAT: u8 = 3;
+/// A digest of directory and name; opens nothing.
+const EDGE: u8 = 4;
+
+/// The handles of one export.
+pub(crate) struct Handles {
+    export: Export,
+    method: Method,
+    key: TagKey,
+    root: Handle,
+    places: Places,
+}
+
+/// A file, found by its handle.
+pub(crate) struct Object {
+    /// An `O_PATH` descriptor.
+    pub(crate) fd: OwnedFd,
+    /// What statx told of it.
+    pub(crate) stat: Stat,
+}
+
+/// A directory, found by its handle.
+pub(crate) struct Directory {
+    /// An `O_PATH` descriptor.
+    pub(crate) fd: OwnedFd,
+    /// The bytes of its handle, shared by the places of its entries.
+    key: Arc<[u8]>,
+}
+
+impl Handles {
+    /// The handles of `export`, authenticated by `secret`.
+    pub(crate) fn new(
+        export: Export,
+        secret: &[u8; 32],
+        choice: HandleChoice,
+    ) -> Result<Self, BrickError> {
+        let failed = |error: Errno| BrickError::Export {
+            path: export.path().to_owned(),
+            source: error.into(),
+        };
+        let method = Method::choose(&export, choice)?;
+        let kernel = match method.file_system() {
+            Some(_) => KernelHandle::of(export.root()).map_err(failed)?,
+            None => None,
+        };
+        let identity = match &kernel {
+            Some(handle) => handle.as_bytes(),
+            None => &identity_by_stat(export.stat())[..],
+        };
+        let (_, fsid) = export.file_system().map_err(failed)?;
+        let key = TagKey::derive(secret, &[&fsid.to_le_bytes(), identity].concat());
+        let root = seal(&key, method, kernel, export.stat()).map_err(failed)?;
+        Ok(Self { method, key, root, places: Places::default(), export })
+    }
+
+    /// The export.
+    pub(crate) fn export(&self) -> &Export {
+        &self.export
+    }
+
+    /// What was chosen.
+    pub(crate) fn choice(&self) -> HandleChoice {
+        self.method.choice()
+    }
+
+    /// The root directory.
+    pub(crate) fn root_entry(&self) -> Result<Entry, Failure> {
+        if self.export.is_removed(self.export.root()) {
+            let detail = "the exported directory was removed; start the brick on another";
+            return Err(Failure::new(Status::Stale, detail));
+        }
+        let stat = self.object(&self.root)?.stat;
+        let attr = Some(stat.attr());
+        Ok(Entry { handle: self.root, attr, kind: stat.kind(), target: None })
+    }
+
+    /// The file of a handle.
+    pub(crate) fn object(&self, handle: &Handle) -> Result<Object, Failure> {
+        let body = self.unseal(handle)?;
+        if *handle == self.root {
+            let fd = self.export.open_root().map_err(failure)?;
+            return Ok(Object { stat: stat(fd.as_fd()).map_err(failure)?, fd });
+        }
+        match (body[0], self.method) {
+            (KERNEL, Method::Kernel(_)) => self.object_by_kernel(&body[1..]),
+            (PLACED | PLACED_BY_STAT, _) => self.object_by_place(handle),
+            (EDGE, _) => {
+                self.edge(handle)?;
+                Err(Failure::new(
+                    Status::CrossDevice,
+                    "another file system is mounted here; the export ends",
+                ))
+            }
+            // Made while the brick had a capability that it lacks now.
+            _ => Err(Status::Stale.into()),
+        }
+    }
+
+    /// The directory of a handle.
+    pub(crate) fn directory(&self, handle: &Handle) -> Result<Directory, Failure> {
+        let object = self.object(handle)?;
+        if object.stat.kind() != FileKind::Directory {
+            return Err(Status::NotDirectory.into());
+        }
+        Ok(Directory { fd: object.fd, key: handle.as_bytes().into() })
+    }
+
+    /// The stat of the file of a handle, edges included.
+    pub(crate) fn stat(&self, handle: &Handle) -> Result<Stat, Failure> {
+        match self.unseal(handle)?[0] {
+            EDGE => self.edge(handle),
+            _ => self.object(handle).map(|object| object.stat),
+        }
+    }
+
+    fn unseal<'a>(&self, handle: &'a Handle) -> Result<&'a [u8], Failure> {
+        self.key.unseal(handle).filter(|body| !body.is_empty()).ok_or_else(|| {
+            Failure::new(
+                Status::BadHandle,
+                "forged, or made for another export or by another identity; look the file up again",
+            )
+        })
+    }
+
+    fn object_by_kernel(&self, identity: &[u8]) -> Result<Object, Failure> {
+        let handle = KernelHandle::from_bytes(identity).ok_or(Status::BadHandle)?;
+        let fd = handle.open(self.export.root()).map_err(|error| match error {
+            Errno::NOENT => Status::Stale.into(),
+            _ => failure(error),
+        })?;
+        let stat = stat(fd.as_fd()).map_err(failure)?;
+        if stat.kind() == FileKind::Directory
+            && !self.export.contains(fd.as_fd()).map_err(failure)?
+        {
+            return Err(Failure::new(Status::Stale, "moved out of the export"));
+        }
+        Ok(Object { fd, stat })
+    }
+
+    fn object_by_place(&self, handle: &Handle) -> Result<Object, Failure> {
+        let root = self.root.as_bytes();
+        let is_anchor = |bytes: &[u8]| bytes == root || bytes.first() == Some(&KERNEL);
+        let (anchor, names) = self.places.path(handle, is_anchor).ok_or(Status::Stale)?;
+        let anchor = self.object(&anchor)?;
+        let fd = self.export.open_path(anchor.fd.as_fd(), &names).map_err(|error| match error {
+            Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV => Status::Stale.into(),
+            _ => failure(error),
+        })?;
+        let stat = stat(fd.as_fd()).map_err(failure)?;
+        if self.handle_of(fd.as_fd(), &stat).map_err(failure)? != *handle {
+            return Err(Status::Stale.into());
+        }
+        Ok(Object { fd, stat })
+    }
+
+    /// What an edge stands for, if that is still so.
+    fn edge(&self, handle: &Handle) -> Result<Stat, Failure> {
+        let (parent, name) = self.places.find(handle).ok_or(Status::Stale)?;
+        let dir = self.directory(&parent)?;
+        let fd = self.export.open_name(dir.fd.as_fd(), &name).map_err(|error| match error {
+            Errno::NOENT => Status::Stale.into(),
+            _ => failure(error),
+        })?;
+        let stat = stat(fd.as_fd()).map_err(failure)?;
+        let same = self.export.crosses(&stat)
+            && self.mount_point(&dir, &name, &stat).map_err(failure)? == *handle;
+        if same { Ok(stat) } else { Err(Status::Stale.into()) }
+    }
+}

@@ -1,0 +1,11 @@
+//! The brick, asked over real QUIC on loopback, on real trees.
+//!
+//! Tests of [`on_each_kind!`] run once for each way of making handles. What the machine does not
+//! let us test says `skipped: NAME: why` on stderr.
+
+mod bounds;
+mod handles;
+mod listing;
+mod odd_trees;
+mod requests;
+mod support;

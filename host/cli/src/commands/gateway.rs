@@ -1,0 +1,85 @@
+//! `portcullis gateway`: the cache between clients and a brick.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use portcullis_gateway::{Gateway, GatewayConfig};
+use portcullis_policy::PolicyChoice;
+use portcullis_transport::{Identity, Role};
+
+use crate::error::CliError;
+use crate::server::{Stop, print_ready, resolve};
+use crate::units::{parse_duration, parse_size};
+
+/// Serve clients from a cache in front of a brick
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Address of the brick, which need not be there yet
+    #[arg(long, value_name = "HOST:PORT", required = true)]
+    brick: Vec<String>,
+    /// Where to listen; port 0 for any
+    #[arg(long, value_name = "HOST:PORT")]
+    listen: String,
+    /// Directory that `portcullis identity init` made
+    #[arg(long, value_name = "ID")]
+    identity: PathBuf,
+    /// Memory for the cache [default: 256MiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    cache_bytes: Option<u64>,
+    /// Eviction policy, a WebAssembly component [default: the S3-FIFO component that is built in]
+    #[arg(long, value_name = "FILE")]
+    eviction: Option<PathBuf>,
+    /// Where to serve /healthz and /metrics over HTTP, without any authentication
+    #[arg(long, value_name = "HOST:PORT")]
+    admin: Option<String>,
+    /// How old an answer from the cache may be [default: 60s]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    max_age: Option<Duration>,
+    /// How long the brick may take to answer [default: 10s]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    brick_timeout: Option<Duration>,
+}
+
+pub(crate) async fn run(arguments: Arguments) -> Result<(), CliError> {
+    let identity = Identity::load(&arguments.identity, Role::Gateway)?;
+    let config = arguments.config().await?;
+    let stop = Stop::install()?;
+    let gateway = Gateway::bind(config, &identity)?;
+    if let Some(admin) = gateway.admin_addr() {
+        tracing::info!(address = %admin, "health and metrics over HTTP");
+    }
+    print_ready(gateway.local_addr())?;
+    gateway.serve(stop.requested()).await;
+    Ok(())
+}
+
+impl Arguments {
+    async fn config(self) -> Result<GatewayConfig, CliError> {
+        let mut bricks = Vec::new();
+        for brick in &self.brick {
+            bricks.push(resolve(brick).await?);
+        }
+        let mut config = match bricks.first() {
+            Some(first) => GatewayConfig::new(*first),
+            None => return Err(CliError::Said("no brick given: name one with --brick".into())),
+        };
+        config.bricks = bricks;
+        config.listen = resolve(&self.listen).await?;
+        if let Some(bytes) = self.cache_bytes {
+            config.cache_bytes = bytes;
+        }
+        if let Some(file) = self.eviction {
+            config.eviction = PolicyChoice::File(file);
+        }
+        if let Some(admin) = &self.admin {
+            config.admin = Some(resolve(admin).await?);
+        }
+        if let Some(age) = self.max_age {
+            config.max_age_ms = age.as_millis() as u64;
+        }
+        if let Some(timeout) = self.brick_timeout {
+            config.brick_timeout_ms = timeout.as_millis() as u64;
+        }
+        Ok(config)
+    }
+}

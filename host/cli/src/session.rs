@@ -1,0 +1,78 @@
+//! What all client commands do alike: read the identity, connect, find the path.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use portcullis_client::address::components;
+use portcullis_client::{Address, Client, ClientError, ClientOptions};
+use portcullis_core::Entry;
+use portcullis_transport::{Identity, Role};
+use portcullis_wire::stats::GatewayStats;
+
+use crate::error::CliError;
+use crate::units::parse_duration;
+
+/// How to reach a gateway.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Connect {
+    /// Directory that `portcullis identity init` made
+    #[arg(long, value_name = "ID")]
+    pub(crate) identity: PathBuf,
+    /// How long a request may take
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration)]
+    pub(crate) timeout: Duration,
+}
+
+impl Connect {
+    /// Connects as a client, or as the admin where that is all the identity has.
+    pub(crate) async fn client(&self, address: &Address) -> Result<Client, CliError> {
+        let admin_alone = !self.has(Role::Client) && self.has(Role::Admin);
+        let role = if admin_alone { Role::Admin } else { Role::Client };
+        self.connect(address, Identity::load(&self.identity, role)?).await
+    }
+
+    /// Asks a gateway about itself, as the admin.
+    pub(crate) async fn stats(&self, address: &Address) -> Result<GatewayStats, CliError> {
+        let admin = Identity::load(&self.identity, Role::Admin)?;
+        Client::stats_of(address, admin, self.options()).await.map_err(explained(address))
+    }
+
+    pub(crate) fn options(&self) -> ClientOptions {
+        ClientOptions { request_timeout_ms: self.timeout.as_millis() as u64 }
+    }
+
+    async fn connect(&self, address: &Address, identity: Identity) -> Result<Client, CliError> {
+        Client::connect(address, identity, self.options()).await.map_err(explained(address))
+    }
+}
+
+fn explained(address: &Address) -> impl FnOnce(ClientError) -> CliError {
+    |error| match error {
+        // Refusing is all that was answered: say who refused.
+        error @ ClientError::Failed(_) => CliError::request(address.given())(error),
+        error => CliError::Connect(error),
+    }
+}
+
+/// Finds the entry that an address names.
+pub(crate) async fn resolve(client: &Client, address: &Address) -> Result<Entry, CliError> {
+    client.resolve(address.path()).await.map_err(CliError::request(address.given()))
+}
+
+/// Reads an address from the command line, whose names may be any bytes.
+pub(crate) fn address_parser() -> impl TypedValueParser<Value = Address> {
+    OsStringValueParser::new().try_map(|given: OsString| Address::parse(&given))
+}
+
+/// The path of an address in its volume, without what means nothing in it: `/a/b`, and nothing
+/// for the root.
+pub(crate) fn volume_path(address: &Address) -> Vec<u8> {
+    components(address.path()).flat_map(|name| [b"/", name]).flatten().copied().collect()
+}
+
+/// The last name of an address, and `/` for the root.
+pub(crate) fn last_name(address: &Address) -> &[u8] {
+    components(address.path()).last().unwrap_or(b"/")
+}

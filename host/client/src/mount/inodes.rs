@@ -1,0 +1,212 @@
+//! Which file each nodeid stands for.
+//!
+//! A nodeid is `generation << 32 | slot + 1`: slots are used again, nodeids never. The table holds
+//! a file for as long as the kernel holds references to it, so it is as large as the kernel's own
+//! inode cache makes it, at a tenth of its memory.
+
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+use parking_lot::{Mutex, MutexGuard};
+use portcullis_core::Handle;
+use portcullis_fuse::abi::ROOT_ID;
+use std::hash::BuildHasher;
+
+/// A file that the kernel knows.
+#[derive(Clone, Debug)]
+pub(super) struct Inode {
+    pub(super) handle: Handle,
+    pub(super) ino: u64,
+    /// Inode number of the directory it was last found in: what `..` shows.
+    pub(super) parent_ino: u64,
+    /// Target of a symbolic link, which cannot change while the file lives.
+    pub(super) target: Option<Box<[u8]>>,
+}
+
+/// The table. Its first slot is the root, which is never forgotten.
+pub(super) struct Inodes {
+    table: Mutex<Table>,
+}
+
+/// The table, locked: for many entries at once.
+pub(super) struct Table {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    by_handle: HashTable<u32>,
+    hasher: FixedState,
+}
+
+struct Slot {
+    generation: u32,
+    nlookup: u64,
+    /// `None` where the slot is free.
+    inode: Option<Inode>,
+}
+
+impl Inodes {
+    pub(super) fn new(root: Inode) -> Self {
+        let hasher = FixedState::default();
+        let mut by_handle = HashTable::new();
+        by_handle.insert_unique(hasher.hash_one(root.handle), 0, |_| 0);
+        let slot = Slot { generation: 0, nlookup: 1, inode: Some(root) };
+        Self { table: Mutex::new(Table { slots: vec![slot], free: Vec::new(), by_handle, hasher }) }
+    }
+
+    /// What a nodeid stands for; `None` where the kernel has forgotten it.
+    pub(super) fn get(&self, nodeid: u64) -> Option<Inode> {
+        let table = self.lock();
+        table.slots[table.slot_of(nodeid)?].inode.clone()
+    }
+
+    /// The kernel returns references.
+    pub(super) fn forget(&self, nodeid: u64, nlookup: u64) {
+        self.lock().forget(nodeid, nlookup);
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock()
+    }
+}
+
+impl Table {
+    /// Counts one reference to a file and answers its nodeid; `None` where there are too many
+    /// files.
+    pub(super) fn reference(&mut self, inode: Inode) -> Option<u64> {
+        let Self { slots, by_handle, hasher, free } = self;
+        let hash = hasher.hash_one(inode.handle);
+        let is_same = |slot: &Slot| slot.inode.as_ref().is_some_and(|i| i.handle == inode.handle);
+        if let Some(&index) = by_handle.find(hash, |&index| is_same(&slots[index as usize])) {
+            let slot = &mut slots[index as usize];
+            slot.nlookup += 1;
+            if let Some(known) = &mut slot.inode {
+                known.ino = inode.ino;
+                known.parent_ino = if index == 0 { inode.ino } else { inode.parent_ino };
+                known.target = inode.target.or(known.target.take());
+            }
+            return Some(nodeid(index, slot.generation));
+        }
+        let index = match free.pop() {
+            Some(index) => index,
+            None => {
+                // The last number is left out: `slot + 1` has to fit.
+                let index = u32::try_from(slots.len()).ok().filter(|&index| index < u32::MAX)?;
+                slots.push(Slot { generation: 0, nlookup: 0, inode: None });
+                index
+            }
+        };
+        let slot = &mut slots[index as usize];
+        slot.nlookup = 1;
+        slot.inode = Some(inode);
+        let generation = slot.generation;
+        by_handle.insert_unique(hash, index, |&other| {
+            slots[other as usize].inode.as_ref().map_or(0, |inode| hasher.hash_one(inode.handle))
+        });
+        Some(nodeid(index, generation))
+    }
+
+    pub(super) fn forget(&mut self, nodeid: u64, nlookup: u64) {
+        if nodeid == ROOT_ID {
+            return;
+        }
+        let Some(index) = self.slot_of(nodeid) else {
+            tracing::warn!(nodeid, "the kernel forgets a file it does not know");
+            return;
+        };
+        let slot = &mut self.slots[index];
+        slot.nlookup = slot.nlookup.saturating_sub(nlookup);
+        if slot.nlookup > 0 {
+            return;
+        }
+        if let Some(inode) = slot.inode.take() {
+            slot.generation = slot.generation.wrapping_add(1);
+            let hash = self.hasher.hash_one(inode.handle);
+            if let Ok(entry) = self.by_handle.find_entry(hash, |&at| at as usize == index) {
+                entry.remove();
+            }
+            self.free.push(index as u32);
+        }
+    }
+
+    /// The slot of a nodeid that is in use.
+    fn slot_of(&self, nodeid: u64) -> Option<usize> {
+        let index = (nodeid as u32).checked_sub(1)? as usize;
+        let slot = self.slots.get(index)?;
+        (slot.generation == (nodeid >> 32) as u32 && slot.inode.is_some()).then_some(index)
+    }
+}
+
+fn nodeid(index: u32, generation: u32) -> u64 {
+    u64::from(generation) << 32 | (u64::from(index) + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inode(n: u64) -> Inode {
+        let handle = Handle::new(&n.to_le_bytes()).unwrap();
+        Inode { handle, ino: n, parent_ino: 1, target: None }
+    }
+
+    fn table() -> Inodes {
+        Inodes::new(inode(1))
+    }
+
+    #[test]
+    fn the_root_has_nodeid_one_and_stays() {
+        let inodes = table();
+        inodes.forget(ROOT_ID, u64::MAX);
+        assert_eq!(inodes.get(ROOT_ID).unwrap().ino, 1);
+        assert_eq!(inodes.lock().reference(inode(1)), Some(ROOT_ID));
+    }
+
+    #[test]
+    fn a_file_lives_until_its_last_reference_is_returned() {
+        let inodes = table();
+        let first = inodes.lock().reference(inode(2)).unwrap();
+        assert_eq!(inodes.lock().reference(inode(2)), Some(first));
+        inodes.forget(first, 1);
+        assert!(inodes.get(first).is_some());
+        inodes.forget(first, 1);
+        assert!(inodes.get(first).is_none());
+    }
+
+    #[test]
+    fn a_nodeid_is_never_used_again() {
+        let inodes = table();
+        let mut seen = std::collections::HashSet::from([ROOT_ID]);
+        for n in 0..1000 {
+            // Some stay, so that slots are taken out of order.
+            let nodeid = inodes.lock().reference(inode(2 + n)).unwrap();
+            assert!(seen.insert(nodeid), "{nodeid:#x} twice");
+            if n % 3 != 0 {
+                inodes.forget(nodeid, 1);
+                assert!(inodes.get(nodeid).is_none());
+            }
+        }
+        assert!(inodes.lock().slots.len() < 400, "slots are used again");
+        for nodeid in seen {
+            if let Some(found) = inodes.get(nodeid) {
+                assert_eq!(inodes.lock().reference(found), Some(nodeid));
+            }
+        }
+    }
+
+    #[test]
+    fn a_target_once_known_is_kept() {
+        let inodes = table();
+        let link = Inode { target: Some(b"there".as_slice().into()), ..inode(2) };
+        let nodeid = inodes.lock().reference(link).unwrap();
+        inodes.lock().reference(inode(2)).unwrap();
+        assert_eq!(inodes.get(nodeid).unwrap().target.as_deref(), Some(b"there".as_slice()));
+    }
+
+    #[test]
+    fn nodeids_the_kernel_makes_up_are_harmless() {
+        let inodes = table();
+        for nodeid in [0, 2, 1 << 32, u64::MAX, 1 << 32 | 1] {
+            assert!(inodes.get(nodeid).is_none(), "{nodeid:#x}");
+            inodes.forget(nodeid, 1);
+        }
+        assert!(inodes.get(ROOT_ID).is_some());
+    }
+}

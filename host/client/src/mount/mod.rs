@@ -1,0 +1,164 @@
+//! A volume, or a directory of it, as a file system of this machine. Read-only.
+//!
+//! - [`options`]: what may stand after `-o`.
+//! - `ops`: each request of the kernel in the terms of the [`Client`].
+//! - `inodes`: which file each nodeid stands for.
+//! - `directories`, `positions`: open directories, and how their offsets map to brick cookies.
+//! - `task`: how a request leaves the session's thread, and when it is given up.
+//!
+//! What must hold: no request waits longer than the client's deadline; memory is bounded by what
+//! the kernel itself holds and by named limits; a directory is never shown in part without an
+//! error; nothing stays mounted after [`run`] returns.
+
+mod attr;
+mod directories;
+mod inodes;
+mod ops;
+pub mod options;
+mod positions;
+mod task;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+use std::future::Future;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use portcullis_core::limits::{MOUNT_REQUEST_LEN_BYTES_MAX, READ_LEN_BYTES_MAX};
+use portcullis_core::{Attr, Entry};
+use portcullis_fuse::{Config, FuseError, Mount, Session};
+use thiserror::Error;
+use tracing::info;
+
+use self::ops::{MountedVolume, Volume};
+pub use self::options::MountOptions;
+use crate::{Client, ClientError};
+
+/// What mount tables show after `fuse.` as the type.
+const SUBTYPE: &str = "portcullis";
+/// Bytes of a page, the unit of the kernel's limit.
+const PAGE_LEN_BYTES: usize = 4096;
+
+const _: () = assert!(MOUNT_REQUEST_LEN_BYTES_MAX <= READ_LEN_BYTES_MAX as usize);
+
+/// A mount that does not come about, or cannot be taken away.
+#[derive(Debug, Error)]
+pub enum MountError {
+    /// An option after `-o`.
+    #[error("mount option {option}: {reason}; known are {known}")]
+    Option {
+        /// The option.
+        option: String,
+        /// What is wrong with it.
+        reason: String,
+        /// What is known.
+        known: &'static str,
+    },
+    /// The path does not lead to a directory.
+    #[error("{path} is not a directory of the volume, so it cannot be mounted")]
+    NotDirectory {
+        /// The path in the volume.
+        path: String,
+    },
+    /// The gateway.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The kernel.
+    #[error(transparent)]
+    Fuse(#[from] FuseError),
+}
+
+/// Mounts the directory `root_path` of a volume on `mountpoint`, calls `on_ready` once it is
+/// usable, and serves it until `stop` resolves or somebody unmounts it. Programs that have files
+/// open when it stops get errors.
+///
+/// # Errors
+/// The directory cannot be had, or not be mounted. [`FuseError::AlreadyMounted`] says that the same
+/// one is mounted there already.
+pub async fn run(
+    client: Client,
+    root_path: &[u8],
+    mountpoint: &Path,
+    options: &MountOptions,
+    on_ready: impl FnOnce(),
+    stop: impl Future<Output = ()>,
+) -> Result<(), MountError> {
+    let (root, attr) = resolve_root(&client, root_path).await?;
+    let source = options.fsname.clone().unwrap_or_else(|| source(&client, root_path));
+    let kernel = kernel_options(source, options);
+    let volume = Arc::new(Volume::new(client, &root.handle, &attr, options.attr_ttl_ms));
+    let served = MountedVolume::new(volume.clone(), tokio::runtime::Handle::current());
+    let mountpoint = mountpoint.to_owned();
+    let session = blocking(move || {
+        let pages = (MOUNT_REQUEST_LEN_BYTES_MAX / PAGE_LEN_BYTES) as u16;
+        let config = Config { max_pages: pages, ..Config::default() };
+        Session::start(Mount::new(&mountpoint, &kernel)?, served, &config)
+    })
+    .await?;
+    info!(mountpoint = %session.mountpoint().display(), "mounted");
+    on_ready();
+    tokio::select! {
+        () = stop => {}
+        () = volume.gone.notified() => info!("unmounted by somebody else"),
+        () = give_up_idle_listings(&volume) => {}
+    }
+    blocking(move || {
+        let mut session = session;
+        session.unmount()
+    })
+    .await?;
+    Ok(())
+}
+
+async fn resolve_root(client: &Client, path: &[u8]) -> Result<(Entry, Attr), MountError> {
+    let root = client.resolve(path).await?;
+    let attr = match root.attr {
+        Some(attr) => attr,
+        None => client.getattr(&root.handle).await?,
+    };
+    if !attr.is_dir() {
+        let path = String::from_utf8_lossy(path).into_owned();
+        return Err(MountError::NotDirectory { path });
+    }
+    Ok((root, attr))
+}
+
+/// What mount tables show as the source.
+fn source(client: &Client, root_path: &[u8]) -> String {
+    let path = String::from_utf8_lossy(root_path);
+    format!("pc://{}/{}", client.gateway(), path.trim_start_matches('/'))
+}
+
+fn kernel_options(fsname: String, options: &MountOptions) -> portcullis_fuse::MountOptions {
+    portcullis_fuse::MountOptions {
+        fsname,
+        subtype: SUBTYPE.to_owned(),
+        allow_other: options.allow_other || rustix::process::geteuid().is_root(),
+        read_only: true,
+        nodev: true,
+        nosuid: true,
+        noexec: options.noexec,
+    }
+}
+
+async fn give_up_idle_listings(volume: &Volume) {
+    let mut ticks = tokio::time::interval(Duration::from_millis(directories::LISTING_IDLE_MS / 2));
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        volume.directories.give_up_idle();
+    }
+}
+
+/// Runs what waits for the kernel off the runtime's own threads.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, FuseError> + Send + 'static,
+) -> Result<T, FuseError> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| {
+        let source = std::io::Error::other(error);
+        Err(FuseError::System { action: "running a thread for the mount", source })
+    })
+}

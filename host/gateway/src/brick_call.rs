@@ -1,0 +1,199 @@
+//! Requests to the brick: over whichever session there is, or over one in particular.
+//!
+//! A request whose session is lost before the first frame of its answer is asked again over the
+//! next session, within the same deadline: all that goes through [`BrickLink::call`] and
+//! [`BrickLink::list`] means the same on every session. Ids of open files do not, so `files` and
+//! `reads` use [`BrickLink::call_on`] and [`BrickLink::open`].
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use portcullis_core::Status;
+use portcullis_transport::call::misplaced;
+use portcullis_transport::{CallError, ReplyStream};
+use portcullis_wire::message::{Failure, Verb};
+use portcullis_wire::{Reply, ReplyFrame, Request};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::brick_link::{BrickLink, BrickSession};
+
+/// Why a request over one session has no answer.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// The session is lost; another may answer.
+    Lost,
+    /// The request failed, or the brick did not answer in time.
+    Failed(Failure),
+}
+
+/// The frames that answer one request. Dropping it tells the brick to stop.
+#[derive(Debug)]
+pub(crate) struct BrickStream {
+    link: Arc<BrickLink>,
+    verb: Verb,
+    first: Option<ReplyFrame>,
+    frames: ReplyStream,
+    counted_bytes: u64,
+}
+
+impl BrickLink {
+    /// Asks the brick for one message.
+    pub(crate) async fn call(self: &Arc<Self>, request: &Request) -> Result<Reply, Failure> {
+        Ok(self.call_any(request).await?.0)
+    }
+
+    /// Asks the brick for one message; also tells over which session it came.
+    pub(crate) async fn call_any(
+        self: &Arc<Self>,
+        request: &Request,
+    ) -> Result<(Reply, Arc<BrickSession>), Failure> {
+        let (mut stream, session) = self.open_any(request).await?;
+        match stream.first.take() {
+            Some(frame) => Ok((self.message(request, frame)?, session)),
+            None => Err(self.nonsense(stream.verb)),
+        }
+    }
+
+    /// Asks the brick for a listing; its first frame has arrived.
+    pub(crate) async fn list(self: &Arc<Self>, request: &Request) -> Result<BrickStream, Failure> {
+        Ok(self.open_any(request).await?.0)
+    }
+
+    async fn open_any(
+        self: &Arc<Self>,
+        request: &Request,
+    ) -> Result<(BrickStream, Arc<BrickSession>), Failure> {
+        let deadline = self.deadline();
+        let mut lost = 0;
+        loop {
+            let session = self.session(lost, deadline).await?;
+            match self.open(&session, request, deadline).await {
+                Ok(stream) => return Ok((stream, session)),
+                Err(Fault::Lost) => lost = session.epoch,
+                Err(Fault::Failed(failure)) => return Err(failure),
+            }
+        }
+    }
+
+    /// Asks for one message over this very session.
+    pub(crate) async fn call_on(
+        self: &Arc<Self>,
+        session: &BrickSession,
+        request: &Request,
+        deadline: Instant,
+    ) -> Result<Reply, Fault> {
+        let mut stream = self.open(session, request, deadline).await?;
+        match stream.first.take() {
+            Some(frame) => self.message(request, frame).map_err(Fault::Failed),
+            None => Err(Fault::Failed(self.nonsense(stream.verb))),
+        }
+    }
+
+    /// Sends a request over this very session and waits for the first frame of its answer.
+    pub(crate) async fn open(
+        self: &Arc<Self>,
+        session: &BrickSession,
+        request: &Request,
+        deadline: Instant,
+    ) -> Result<BrickStream, Fault> {
+        let verb = request.verb();
+        let opened = async {
+            let frames = session.connection.stream(request).await.map_err(|e| self.fault(e))?;
+            self.count(verb);
+            let link = self.clone();
+            let mut stream = BrickStream { link, verb, first: None, frames, counted_bytes: 0 };
+            stream.first = Some(stream.receive().await?);
+            Ok(stream)
+        };
+        let late = |_| Err(Fault::Failed(self.late(verb)));
+        timeout_at(deadline, opened).await.unwrap_or_else(late)
+    }
+
+    fn message(&self, request: &Request, frame: ReplyFrame) -> Result<Reply, Failure> {
+        match frame {
+            ReplyFrame::Reply(reply) if answers(request, &reply) => Ok(reply),
+            ReplyFrame::Failure(failure) => Err(failure),
+            ReplyFrame::Reply(_) => Err(self.nonsense(request.verb())),
+            other => {
+                let error = CallError::Protocol(misplaced(&other));
+                Err(Failure::new(Status::Io, format!("the brick at {}: {error}", self.address)))
+            }
+        }
+    }
+
+    fn fault(&self, error: CallError) -> Fault {
+        match error {
+            CallError::Lost(_) => Fault::Lost,
+            CallError::Failed(failure) => Fault::Failed(failure),
+            CallError::Protocol(_) => Fault::Failed(Failure::new(
+                Status::Io,
+                format!("the brick at {}: {error}", self.address),
+            )),
+        }
+    }
+
+    fn late(&self, verb: Verb) -> Failure {
+        let (address, verb, limit_ms) = (self.address, verb.name(), self.timeout.as_millis());
+        Failure::new(
+            Status::Unavailable,
+            format!("the brick at {address} did not answer a {verb} in {limit_ms} ms"),
+        )
+    }
+
+    /// The failure for an answer that does not belong to its request.
+    pub(crate) fn nonsense(&self, verb: Verb) -> Failure {
+        let (address, verb) = (self.address, verb.name());
+        Failure::new(
+            Status::Io,
+            format!("the brick at {address} answered a {verb} with something else"),
+        )
+    }
+}
+
+impl BrickStream {
+    /// The next frame. After an end or a failure there is none, and the caller stops asking.
+    pub(crate) async fn next(&mut self) -> Result<ReplyFrame, Fault> {
+        if let Some(frame) = self.first.take() {
+            return Ok(frame);
+        }
+        let limit = self.link.timeout;
+        match timeout(limit, self.receive()).await {
+            Ok(frame) => frame,
+            Err(_) => Err(Fault::Failed(self.link.late(self.verb))),
+        }
+    }
+
+    /// Safe to cancel: no byte is lost.
+    async fn receive(&mut self) -> Result<ReplyFrame, Fault> {
+        let frame = self.frames.next().await;
+        let received_bytes = self.frames.received_bytes();
+        let new_bytes = received_bytes - self.counted_bytes;
+        self.counted_bytes = received_bytes;
+        self.link.received_bytes.fetch_add(new_bytes, Ordering::Relaxed);
+        frame.map_err(|error| self.link.fault(error))
+    }
+
+    /// The failure that a client is told when the session is lost midway.
+    pub(crate) fn lost(&self) -> Failure {
+        let (address, verb) = (self.link.address, self.verb.name());
+        Failure::new(
+            Status::Unavailable,
+            format!("the connection to the brick at {address} was lost in the middle of a {verb}"),
+        )
+    }
+}
+
+/// Whether `reply` is of the kind that `request` asks for.
+fn answers(request: &Request, reply: &Reply) -> bool {
+    matches!(
+        (request, reply),
+        (Request::Attach, Reply::Attached { .. })
+            | (Request::Lookup { .. }, Reply::Entry(_))
+            | (Request::Getattr { .. }, Reply::Attr(_))
+            | (Request::Readlink { .. }, Reply::Target(_))
+            | (Request::Open { .. }, Reply::Opened { .. })
+            | (Request::Release { .. }, Reply::Released)
+            | (Request::Statfs { .. }, Reply::Statfs(_))
+            | (Request::Getxattr { .. } | Request::Listxattr { .. }, Reply::Xattr(_))
+    )
+}

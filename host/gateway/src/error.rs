@@ -1,0 +1,51 @@
+//! Why a gateway cannot start.
+
+use std::net::SocketAddr;
+
+use portcullis_core::limits::CACHE_BYTES_MIN;
+use portcullis_policy::PolicyError;
+use portcullis_transport::TransportError;
+use thiserror::Error;
+
+/// A gateway that cannot start. Each message says what to do.
+#[derive(Debug, Error)]
+pub enum GatewayError {
+    /// No brick, or several.
+    #[error("{count} bricks given: a volume has exactly one brick for now, name one address")]
+    Bricks {
+        /// How many were given.
+        count: usize,
+    },
+    /// A cache too small to be of use.
+    #[error(
+        "a cache of {cache_bytes} bytes is too small, give it at least {} bytes",
+        CACHE_BYTES_MIN
+    )]
+    CacheTooSmall {
+        /// Bytes asked for.
+        cache_bytes: u64,
+    },
+    /// A brick must be given time to answer.
+    #[error("the brick timeout must be at least 1 ms")]
+    NoBrickTimeout,
+    /// The eviction policy does not load.
+    #[error("the eviction policy: {0}")]
+    Policy(#[from] PolicyError),
+    /// The endpoint for clients or the one towards the brick cannot be set up.
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+    /// The admin address cannot be listened on.
+    #[error("cannot listen on the admin address {address}: {source}")]
+    AdminBind {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A socket that was bound has no address.
+    #[error("the listening socket has no address: {0}")]
+    LocalAddress(std::io::Error),
+    /// The thread of the eviction policy cannot be started.
+    #[error("cannot start the thread of the eviction policy: {0}")]
+    PolicyThread(std::io::Error),
+}

@@ -1,0 +1,306 @@
+//! Listings on their way from the brick, each shared by all clients that list that directory.
+//!
+//! A scan is a task that reads one listing from the brick, fills the cache from its chunks as they
+//! pass, and hands them to its readers through a [`Scan`]. It stays at most a bounded number of
+//! chunks ahead of its fastest reader, so flow control reaches back to the brick.
+//!
+//! A reader whose client does not keep up lets go of the scan (`listing`). When all readers are
+//! gone because they were slow, the scan runs on alone into the cache, up to a share of it, so the
+//! brick's connection is never clogged by a stalled listing; when they are gone because their
+//! clients are, it is cancelled.
+//!
+//! What must hold: `complete` is noted only on an end that the brick said; a scan leaves the map
+//! before its readers are told the end, so who lists after that finds the cache filled.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use portcullis_core::cache::ListingTicket;
+use portcullis_core::scan::{Scan, Step};
+use portcullis_core::{Chunk, Handle, Status};
+use portcullis_wire::message::{Failure, Verb};
+use portcullis_wire::{ReplyFrame, Request};
+use tokio::sync::{Notify, Semaphore};
+
+use crate::brick_call::{BrickStream, Fault};
+use crate::volume::Volume;
+
+/// Chunks kept behind the fastest reader, for those who came later or are slower.
+const KEEP_CHUNKS: usize = 64;
+/// Scans that read from the brick at once; further ones wait for their turn.
+const SCANS_MAX: usize = 64;
+/// A scan without readers runs on into the cache while it brings at most this share of its bytes.
+const RUN_ON_SHARE: u64 = 4;
+
+/// The scans under way.
+pub(crate) struct Scans {
+    under_way: Mutex<HashMap<Handle, Arc<SharedScan>>>,
+    turns: Semaphore,
+}
+
+struct SharedScan {
+    /// `None` once the scan runs on without readers.
+    chunks: Mutex<Option<Scan<Failure>>>,
+    /// Wakes readers: there is a chunk, or the end.
+    pushed: Notify,
+    /// Wakes the task: a reader has moved or left.
+    moved: Notify,
+    readers: AtomicUsize,
+    /// A reader left because its client is slow, not because it is gone.
+    let_go: AtomicBool,
+}
+
+/// Where a listing comes from.
+pub(crate) enum Joined {
+    /// The cache knows it whole.
+    Cached(Vec<Chunk>),
+    /// A scan brings it.
+    Scan(Reader),
+}
+
+/// One reader of a scan.
+pub(crate) struct Reader {
+    scan: Arc<SharedScan>,
+    /// How many chunks it has had.
+    index: usize,
+}
+
+impl Scans {
+    pub(crate) fn new() -> Self {
+        Self { under_way: Mutex::default(), turns: Semaphore::new(SCANS_MAX) }
+    }
+}
+
+impl Volume {
+    /// The listing of `dir` from its start: cached, or joined on its way, or begun.
+    pub(crate) fn join_scan(self: &Arc<Self>, dir: Handle) -> Joined {
+        let mut under_way = self.scans.under_way.lock();
+        if let Some(scan) = under_way.get(&dir) {
+            return Joined::Scan(Reader::new(scan.clone()));
+        }
+        // Looked at under the lock: a scan that has just ended filled the cache before it left.
+        if let Some(chunks) = self.cache.list(self.now_ms(), &dir) {
+            return Joined::Cached(chunks);
+        }
+        let scan = Arc::new(SharedScan {
+            chunks: Mutex::new(Some(Scan::new(KEEP_CHUNKS))),
+            pushed: Notify::new(),
+            moved: Notify::new(),
+            readers: AtomicUsize::new(0),
+            let_go: AtomicBool::new(false),
+        });
+        let reader = Reader::new(scan.clone());
+        under_way.insert(dir, scan.clone());
+        let producer = Producer { volume: self.clone(), dir, scan, ticket: None, end: None };
+        tokio::spawn(producer.run());
+        Joined::Scan(reader)
+    }
+}
+
+impl Reader {
+    /// The caller holds the lock of `Scans::under_way`, so that a scan is not cancelled meanwhile.
+    fn new(scan: Arc<SharedScan>) -> Self {
+        scan.readers.fetch_add(1, Ordering::SeqCst);
+        Self { scan, index: 0 }
+    }
+
+    /// The next chunk or the end, waited for; [`Step::Passed`] where the reader has to go on alone.
+    pub(crate) async fn next(&mut self) -> Step<Failure> {
+        loop {
+            let pushed = self.scan.pushed.notified();
+            tokio::pin!(pushed);
+            // Registered before the look, so that nothing pushed after it is missed.
+            pushed.as_mut().enable();
+            let step = match &mut *self.scan.chunks.lock() {
+                Some(chunks) => chunks.read(self.index),
+                None => Step::Passed,
+            };
+            match step {
+                Step::Wait => pushed.await,
+                Step::Chunk(_) => {
+                    self.index += 1;
+                    self.scan.moved.notify_one();
+                    return step;
+                }
+                Step::End(_) | Step::Passed => return step,
+            }
+        }
+    }
+
+    /// Leaves because the client is slow: the scan need not stop for that.
+    pub(crate) fn let_go(self) {
+        self.scan.let_go.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.scan.readers.fetch_sub(1, Ordering::SeqCst);
+        self.scan.moved.notify_one();
+    }
+}
+
+impl SharedScan {
+    /// Resolves when no reader is left.
+    async fn deserted(&self) {
+        while self.readers.load(Ordering::SeqCst) > 0 {
+            self.moved.notified().await;
+        }
+    }
+
+    /// Resolves when there is room for a chunk, or no reader is left.
+    async fn room(&self) {
+        while self.readers.load(Ordering::SeqCst) > 0
+            && !self.chunks.lock().as_ref().is_none_or(Scan::may_push)
+        {
+            self.moved.notified().await;
+        }
+    }
+
+    fn push(&self, chunk: Chunk) {
+        if let Some(chunks) = &mut *self.chunks.lock() {
+            chunks.push(chunk);
+        }
+        self.pushed.notify_waiters();
+    }
+
+    fn finish(&self, end: Result<bool, Failure>) {
+        if let Some(chunks) = &mut *self.chunks.lock() {
+            chunks.finish(end);
+        }
+        self.pushed.notify_waiters();
+    }
+}
+
+/// The task that reads one listing from the brick. Dropped in any way, it ends the scan.
+struct Producer {
+    volume: Arc<Volume>,
+    dir: Handle,
+    scan: Arc<SharedScan>,
+    ticket: Option<ListingTicket>,
+    end: Option<Result<bool, Failure>>,
+}
+
+/// What the task does when no reader is left.
+enum Deserted {
+    /// A reader came after all.
+    Joined,
+    /// They were slow: go on without them.
+    RunOn,
+    /// Their clients are gone.
+    Cancelled,
+}
+
+impl Producer {
+    async fn run(mut self) {
+        self.end = Some(self.produce().await);
+    }
+
+    async fn produce(&mut self) -> Result<bool, Failure> {
+        let volume = self.volume.clone();
+        let _turn = volume.scans.turns.acquire().await;
+        let request = Request::List { dir: self.dir, after: Vec::new() };
+        self.ticket = Some(volume.cache.begin_listing(&self.dir));
+        let result = match volume.brick.list(&request).await {
+            Ok(stream) => self.pass_on(stream).await,
+            Err(failure) => Err(failure),
+        };
+        if let Err(failure) = &result {
+            volume.note(&request, failure);
+        }
+        result
+    }
+
+    async fn pass_on(&mut self, mut stream: BrickStream) -> Result<bool, Failure> {
+        let scan = self.scan.clone();
+        let mut run_on_bytes = None;
+        loop {
+            let frame = match &mut run_on_bytes {
+                Some(_) => stream.next().await,
+                None => {
+                    scan.room().await;
+                    tokio::select! {
+                        biased;
+                        () = scan.deserted() => {
+                            match self.deserted() {
+                                Deserted::Joined => {}
+                                Deserted::RunOn => run_on_bytes = Some(0),
+                                Deserted::Cancelled => return Err(given_up()),
+                            }
+                            continue;
+                        }
+                        frame = stream.next() => frame,
+                    }
+                }
+            };
+            match frame {
+                Ok(ReplyFrame::Chunk(chunk)) => {
+                    self.fill_chunk(&chunk);
+                    match &mut run_on_bytes {
+                        Some(bytes) => {
+                            *bytes += chunk.bytes().len() as u64;
+                            if *bytes > self.volume.capacity_bytes / RUN_ON_SHARE {
+                                return Err(given_up());
+                            }
+                        }
+                        None => scan.push(chunk),
+                    }
+                }
+                Ok(ReplyFrame::End { complete }) => {
+                    if let Some(ticket) = self.ticket.take() {
+                        self.volume.cache.finish_listing(self.volume.now_ms(), ticket, complete);
+                    }
+                    return Ok(complete);
+                }
+                Ok(ReplyFrame::Failure(failure)) | Err(Fault::Failed(failure)) => {
+                    return Err(failure);
+                }
+                Ok(ReplyFrame::Reply(_) | ReplyFrame::Data(_)) => {
+                    return Err(self.volume.brick.nonsense(Verb::List));
+                }
+                Err(Fault::Lost) => return Err(stream.lost()),
+            }
+        }
+    }
+
+    fn fill_chunk(&mut self, chunk: &Chunk) {
+        if let Some(ticket) = &mut self.ticket {
+            self.volume.cache.fill_chunk(self.volume.now_ms(), ticket, chunk);
+        }
+    }
+
+    /// Decides under the lock that readers join under.
+    fn deserted(&self) -> Deserted {
+        let mut under_way = self.volume.scans.under_way.lock();
+        if self.scan.readers.load(Ordering::SeqCst) > 0 {
+            Deserted::Joined
+        } else if self.scan.let_go.load(Ordering::SeqCst) {
+            *self.scan.chunks.lock() = None;
+            Deserted::RunOn
+        } else {
+            under_way.remove(&self.dir);
+            Deserted::Cancelled
+        }
+    }
+}
+
+impl Drop for Producer {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            self.volume.cache.abandon_listing(ticket);
+        }
+        {
+            let mut under_way = self.volume.scans.under_way.lock();
+            if under_way.get(&self.dir).is_some_and(|scan| Arc::ptr_eq(scan, &self.scan)) {
+                under_way.remove(&self.dir);
+            }
+        }
+        self.scan.finish(self.end.take().unwrap_or_else(|| Err(given_up())));
+    }
+}
+
+fn given_up() -> Failure {
+    Failure::new(Status::Unavailable, "the listing was given up; ask again")
+}

@@ -1,0 +1,164 @@
+//! How a policy fails: before it works ([`PolicyError`]), or at work ([`Fault`]).
+
+use std::io;
+
+use portcullis_core::limits::{POLICY_CALL_CPU_MS_MAX, POLICY_COMPONENT_LEN_BYTES_MAX};
+use thiserror::Error;
+
+/// A policy that cannot be used.
+#[derive(Debug, Error)]
+pub enum PolicyError {
+    /// This policy is refused.
+    #[error("{policy}: {source}")]
+    Refused {
+        /// The file, or another name where there is none.
+        policy: String,
+        /// Why.
+        source: Refusal,
+    },
+    /// No thread can be started to call policies from.
+    #[error("cannot start a thread for policies: {0}")]
+    Thread(io::Error),
+}
+
+/// Why a policy is refused. Each message says what to do, where something can be done.
+#[derive(Debug, Error)]
+pub enum Refusal {
+    /// The binary carries no policy.
+    #[error("this binary was built without the policies: run `cargo xtask build`")]
+    NotBuilt,
+    /// The file cannot be read.
+    #[error("cannot be read: {0}")]
+    Unreadable(io::Error),
+    /// It is a directory, a pipe or the like.
+    #[error("is not a regular file")]
+    NotAFile,
+    /// There is too much of it.
+    #[error("is larger than {} MiB, the most a policy may have", POLICY_COMPONENT_LEN_BYTES_MAX >> 20)]
+    TooLarge,
+    /// It is not WebAssembly, or not whole.
+    #[error("is not a WebAssembly component: {0}")]
+    NotAComponent(String),
+    /// It is WebAssembly, but a plain module.
+    #[error(
+        "is a WebAssembly module and not a component: `cargo xtask build` shows how to encode one"
+    )]
+    Module,
+    /// It wants something that policies do not get.
+    #[error(
+        "imports {import}, which the host does not give: a policy gets only `portcullis:policy/log`"
+    )]
+    Import {
+        /// What it wants.
+        import: String,
+    },
+    /// It was made for another host.
+    #[error("is made for policy interface {found}, this host has {ours}")]
+    Version {
+        /// The version it names.
+        found: String,
+        /// The version of the host.
+        ours: &'static str,
+    },
+    /// It is a component for another purpose.
+    #[error("does not export {export}: it is not an eviction policy")]
+    Export {
+        /// What is missing.
+        export: String,
+    },
+    /// It names our interfaces, but their functions are of other types.
+    #[error("does not fit the policy interface: {0}")]
+    Interface(String),
+    /// The compiler refuses it.
+    #[error("cannot be compiled: {0}")]
+    Compile(String),
+    /// It says of itself what cannot be shown.
+    #[error("describes itself badly: {0}")]
+    Description(&'static str),
+    /// It does not like its configuration.
+    #[error("refuses its configuration: {0}")]
+    Config(String),
+    /// It fails before its first event.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+    /// The system does not let WebAssembly run.
+    #[error("WebAssembly cannot run here: {0}")]
+    Engine(String),
+    /// The host itself failed while it loaded the policy.
+    #[error("loading it failed within the host, which is a defect of Portcullis")]
+    Panicked,
+}
+
+impl Refusal {
+    /// The error for the policy so named.
+    pub(crate) fn of(self, policy: impl Into<String>) -> PolicyError {
+        PolicyError::Refused { policy: policy.into(), source: self }
+    }
+}
+
+/// What a policy did wrong at work. `call` is the function it was in.
+#[derive(Debug, Error)]
+pub enum Fault {
+    /// It trapped: a panic, an access out of bounds, a stack overflow.
+    #[error("trapped in {call}: {trap}{}", after(.denied))]
+    Trap {
+        /// The function.
+        call: &'static str,
+        /// The trap.
+        trap: String,
+        /// What it was denied before, which is often why.
+        denied: Option<String>,
+    },
+    /// It ran too long.
+    #[error("used more than {POLICY_CALL_CPU_MS_MAX} ms of CPU time in {call}")]
+    Overrun {
+        /// The function.
+        call: &'static str,
+    },
+    /// Its answer cannot be read, or it cannot be instantiated within its limits.
+    #[error("failed in {call}: {reason}{}", after(.denied))]
+    Failed {
+        /// The function.
+        call: &'static str,
+        /// How.
+        reason: String,
+        /// What it was denied before, which is often why.
+        denied: Option<String>,
+    },
+    /// It proposed more than it was asked.
+    #[error("proposed {proposed} victims where {wanted} were asked for")]
+    Oversize {
+        /// Victims proposed.
+        proposed: usize,
+        /// Victims asked for.
+        wanted: usize,
+    },
+    /// It made up ids.
+    #[error("proposed {count} objects that never existed")]
+    Foreign {
+        /// How many, in one proposal.
+        count: u64,
+    },
+    /// It keeps its victims to itself.
+    #[error(
+        "proposed no usable victim {times} times in a row, with {resident} objects resident \
+         (of the last proposal {stale} had left and {repeated} were proposed before)"
+    )]
+    Shortfall {
+        /// Proposals in a row.
+        times: u32,
+        /// Objects that could have been proposed.
+        resident: u64,
+        /// Objects of the last proposal that had left.
+        stale: u64,
+        /// Objects of the last proposal that were in the reserve already.
+        repeated: u64,
+    },
+    /// The host itself failed while it worked for the policy.
+    #[error("the driver failed while it worked for this policy, which is a defect of Portcullis")]
+    Panicked,
+}
+
+fn after(denied: &Option<String>) -> String {
+    denied.as_ref().map_or_else(String::new, |what| format!(", after it was denied {what}"))
+}

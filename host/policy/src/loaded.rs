@@ -1,0 +1,158 @@
+//! A policy ready to work: chosen, loaded, initialised.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use portcullis_core::eviction::s3fifo::S3Fifo;
+use portcullis_core::eviction::{Event, EvictionPolicy, ObjectId, PolicyLimits};
+use portcullis_core::limits::{POLICY_COMPONENT_LEN_BYTES_MAX, POLICY_THREAD_STACK_BYTES};
+
+use crate::builtin;
+use crate::component::compile;
+use crate::engine::Engine;
+use crate::error::{Fault, PolicyError, Refusal};
+use crate::instance::Instance;
+use crate::status::{PolicyIdentity, PolicyKind};
+
+/// Which eviction policy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum PolicyChoice {
+    /// The S3-FIFO component inside this binary.
+    #[default]
+    BuiltIn,
+    /// A component in a file.
+    File(PathBuf),
+    /// A component in memory.
+    Bytes {
+        /// What to call it in errors.
+        name: String,
+        /// The component.
+        bytes: Vec<u8>,
+        /// Its configuration.
+        config: Vec<u8>,
+    },
+    /// The native S3-FIFO, without any Wasm.
+    Native,
+}
+
+/// A policy that accepted its configuration and has seen no event yet.
+pub struct LoadedPolicy {
+    pub(crate) policy: Policy,
+    pub(crate) identity: PolicyIdentity,
+    pub(crate) limits: PolicyLimits,
+}
+
+/// A policy of either kind. Native ones do not fail.
+pub(crate) enum Policy {
+    Wasm(Box<Instance>),
+    Native(S3Fifo),
+}
+
+impl LoadedPolicy {
+    /// Loads a policy: reads, checks, compiles, instantiates and initialises it. Takes tens of
+    /// milliseconds for a component.
+    ///
+    /// # Errors
+    /// What is wrong with the policy.
+    pub fn load(choice: PolicyChoice, limits: PolicyLimits) -> Result<Self, PolicyError> {
+        let load = move || match choice {
+            PolicyChoice::Native => Ok(Self::native(limits)),
+            PolicyChoice::BuiltIn => match builtin::COMPONENT {
+                Some(bytes) => Self::component(builtin::NAME, bytes, b"", limits),
+                None => Err(Refusal::NotBuilt.of(builtin::NAME)),
+            },
+            PolicyChoice::File(path) => {
+                let name = path.display().to_string();
+                let bytes = read(&path).map_err(|refusal| refusal.of(&name))?;
+                Self::component(&name, &bytes, b"", limits)
+            }
+            PolicyChoice::Bytes { name, bytes, config } => {
+                Self::component(&name, &bytes, &config, limits)
+            }
+        };
+        // Policies want a deep stack, and the caller's may be a shallow one.
+        let thread = thread::Builder::new()
+            .name("policy-load".into())
+            .stack_size(POLICY_THREAD_STACK_BYTES)
+            .spawn(load)
+            .map_err(PolicyError::Thread)?;
+        thread.join().unwrap_or_else(|_| Err(Refusal::Panicked.of("the policy")))
+    }
+
+    /// Name, as the policy gives it.
+    pub fn name(&self) -> &str {
+        &self.identity.name
+    }
+
+    /// SHA-256 of the component in hexadecimal, empty for a native policy.
+    pub fn digest(&self) -> &str {
+        &self.identity.digest
+    }
+
+    pub(crate) fn native(limits: PolicyLimits) -> Self {
+        let identity = PolicyIdentity {
+            name: S3Fifo::NAME.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            kind: PolicyKind::Native,
+            digest: String::new(),
+        };
+        Self { policy: Policy::Native(S3Fifo::new(limits)), identity, limits }
+    }
+
+    fn component(
+        name: &str,
+        bytes: &[u8],
+        config: &[u8],
+        limits: PolicyLimits,
+    ) -> Result<Self, PolicyError> {
+        let start = || {
+            let engine = Engine::shared()?;
+            let compiled = compile(engine, bytes)?;
+            let (instance, info) = Instance::start(engine, &compiled, limits, config, name)?;
+            let identity = PolicyIdentity {
+                name: info.name,
+                version: info.version,
+                kind: PolicyKind::Wasm,
+                digest: compiled.digest,
+            };
+            Ok(Self { policy: Policy::Wasm(Box::new(instance)), identity, limits })
+        };
+        start().map_err(|refusal: Refusal| refusal.of(name))
+    }
+}
+
+impl Policy {
+    pub(crate) fn on_events(&mut self, now_ms: u64, events: &[Event]) -> Result<(), Fault> {
+        match self {
+            Policy::Wasm(instance) => instance.on_events(now_ms, events),
+            Policy::Native(policy) => {
+                policy.on_events(now_ms, events);
+                Ok(())
+            }
+        }
+    }
+
+    pub(crate) fn propose(&mut self, now_ms: u64, want: usize) -> Result<Vec<ObjectId>, Fault> {
+        match self {
+            Policy::Wasm(instance) => instance.propose(now_ms, want),
+            Policy::Native(policy) => Ok(policy.propose(now_ms, want)),
+        }
+    }
+}
+
+/// Reads a file, but no more of it than a component may have.
+fn read(path: &Path) -> Result<Vec<u8>, Refusal> {
+    // Asked before it is opened, which would wait where it is a pipe.
+    let metadata = std::fs::metadata(path).map_err(Refusal::Unreadable)?;
+    if !metadata.is_file() {
+        return Err(Refusal::NotAFile);
+    }
+    let file = File::open(path).map_err(Refusal::Unreadable)?;
+    let mut bytes = Vec::new();
+    file.take(POLICY_COMPONENT_LEN_BYTES_MAX as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(Refusal::Unreadable)?;
+    Ok(bytes)
+}

@@ -1,0 +1,153 @@
+//! A small installation: an identity, a brick and a gateway over one directory.
+
+use std::fs::Permissions;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use portcullis_wire::stats::{BrickStats, GatewayStats};
+use tempfile::TempDir;
+
+use crate::binary;
+use crate::process::Server;
+
+/// A running installation and its directory for identities and logs.
+#[derive(Debug)]
+pub struct Site {
+    /// The brick; `None` while a test has it down.
+    pub brick: Option<Server>,
+    /// The gateway.
+    pub gateway: Server,
+    brick_address: String,
+    export: PathBuf,
+    dir: TempDir,
+}
+
+impl Site {
+    /// Exports `export` and puts a gateway with `gateway_args` before it.
+    pub fn start(export: &Path, gateway_args: &[&str]) -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        identity(&dir.path().join("id"));
+        let brick = start_brick(dir.path(), export, "127.0.0.1:0");
+        Self::before(brick, dir, export, gateway_args)
+    }
+
+    /// Like [`Site::start`], with a brick that runs as the user `uid`. Needs root.
+    pub fn start_brick_as(export: &Path, uid: u32) -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        identity(&dir.path().join("id"));
+        // The brick reads its identity as that user, and the export lies in a private directory.
+        for path in [dir.path(), export] {
+            let mode = Permissions::from_mode(0o755);
+            std::fs::set_permissions(path, mode).expect("it is ours");
+        }
+        let id = dir.path().join("id");
+        chown(&id, Some(uid), None).expect("we are root");
+        for file in std::fs::read_dir(&id).expect("it was made") {
+            chown(file.expect("an entry").path(), Some(uid), None).expect("we are root");
+        }
+        let mut command = server(dir.path(), "brick");
+        command.arg("--export").arg(export).args(["--listen", "127.0.0.1:0"]).uid(uid).gid(uid);
+        let brick = Server::start(&mut command, &dir.path().join("brick.log"));
+        Self::before(brick, dir, export, &[])
+    }
+
+    fn before(brick: Server, dir: TempDir, export: &Path, gateway_args: &[&str]) -> Self {
+        let mut command = server(dir.path(), "gateway");
+        command.args(["--brick", brick.ready(), "--listen", "127.0.0.1:0"]).args(gateway_args);
+        let gateway = Server::start(&mut command, &dir.path().join("gateway.log"));
+        let brick_address = brick.ready().to_owned();
+        Self { brick: Some(brick), gateway, brick_address, export: export.to_owned(), dir }
+    }
+
+    /// The directory of identities.
+    pub fn identity(&self) -> PathBuf {
+        self.dir.path().join("id")
+    }
+
+    /// A path for a file of the test's own, outside the export.
+    pub fn scratch(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// The exported directory.
+    pub fn export(&self) -> &Path {
+        &self.export
+    }
+
+    /// The URL of `path` in the volume, which begins with `/`.
+    pub fn url(&self, path: &str) -> String {
+        format!("pc://{}{path}", self.gateway.ready())
+    }
+
+    /// `portcullis VERB URL --identity ID`, to be extended.
+    pub fn command(&self, verb: &str, path: &str) -> Command {
+        let mut command = Command::new(binary());
+        command.arg(verb).arg(self.url(path)).arg("--identity").arg(self.identity());
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Runs `portcullis VERB URL ARGS`.
+    pub fn run(&self, verb: &str, path: &str, args: &[&str]) -> Output {
+        self.command(verb, path).args(args).output().expect("the command runs")
+    }
+
+    /// Runs `portcullis VERB URL ARGS` and answers its stdout.
+    ///
+    /// # Panics
+    /// It fails.
+    pub fn stdout(&self, verb: &str, path: &str, args: &[&str]) -> Vec<u8> {
+        let output = self.run(verb, path, args);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{verb} {path}: {}: {stderr}", output.status);
+        output.stdout
+    }
+
+    /// What the gateway tells of itself.
+    pub fn stats(&self) -> GatewayStats {
+        let json = self.stdout("stats", "/", &["--json"]);
+        serde_json::from_slice(&json).expect("stats are JSON")
+    }
+
+    /// What the gateway tells of its brick.
+    pub fn brick_stats(&self) -> BrickStats {
+        self.stats().bricks.swap_remove(0)
+    }
+
+    /// Requests that the gateway sent to the brick so far.
+    pub fn brick_requests(&self) -> u64 {
+        self.brick_stats().requests.values().sum()
+    }
+
+    /// Kills the brick as a crash would.
+    pub fn kill_brick(&mut self) {
+        self.brick.take().expect("the brick is up").kill();
+    }
+
+    /// Starts the brick again, at its old address.
+    pub fn restart_brick(&mut self) {
+        assert!(self.brick.is_none(), "the brick is up");
+        self.brick = Some(start_brick(self.dir.path(), &self.export, &self.brick_address));
+    }
+}
+
+/// Makes an identity directory with the command meant for it.
+pub fn identity(dir: &Path) {
+    let init = Command::new(binary()).args(["identity", "init", "--dir"]).arg(dir).output();
+    let init = init.expect("the command runs");
+    assert!(init.status.success(), "{}", String::from_utf8_lossy(&init.stderr));
+}
+
+fn start_brick(dir: &Path, export: &Path, listen: &str) -> Server {
+    let mut command = server(dir, "brick");
+    command.arg("--export").arg(export).args(["--listen", listen]);
+    Server::start(&mut command, &dir.join("brick.log"))
+}
+
+fn server(dir: &Path, verb: &str) -> Command {
+    let mut command = Command::new(binary());
+    command.arg(verb).arg("--identity").arg(dir.join("id"));
+    command
+}

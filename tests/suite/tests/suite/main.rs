@@ -1,0 +1,13 @@
+//! Whole processes: the finished binary, driven as a user would drive it. One module a subject.
+
+mod admin;
+mod commands;
+mod eviction;
+mod hostile;
+mod lifecycle;
+mod memory;
+mod mount;
+mod odd;
+mod outage;
+mod staleness;
+mod trees;

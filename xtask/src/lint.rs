@@ -1,0 +1,59 @@
+//! `cargo xtask lint`: everything that is judged without being run.
+
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::Result;
+
+use crate::{build, run, tidy};
+
+/// Runs every check, so that one failure does not hide the next, and names those that failed.
+pub(crate) fn lint(root: &Path) -> Result<ExitCode> {
+    // `host/policy` embeds a component, also when it is only checked.
+    build::components(root)?;
+    let mut failed = Vec::new();
+    if !tidy::report(&tidy::check(root)?) {
+        failed.push("tidy");
+    }
+    for (name, mut command) in commands(root)? {
+        if !run::status(&mut command)?.success() {
+            failed.push(name);
+        }
+    }
+    if failed.is_empty() {
+        eprintln!("\nlint: nothing to say");
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!("\nlint: failed: {}", failed.join(", "));
+    Ok(ExitCode::FAILURE)
+}
+
+fn commands(root: &Path) -> Result<Vec<(&'static str, Command)>> {
+    let mut doc =
+        run::cargo(root, &["doc", "--workspace", "--no-deps", "--document-private-items"]);
+    doc.env("RUSTDOCFLAGS", "-D warnings");
+    let clippy = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+    let mut commands = vec![
+        ("rustfmt", run::cargo(root, &["fmt", "--all", "--check"])),
+        ("clippy", run::cargo(root, &clippy)),
+        ("rustdoc", doc),
+    ];
+    if !has_deny(root)? && run::in_ci() {
+        run::run(&mut run::cargo(root, &["install", "--locked", "cargo-deny"]))?;
+    }
+    if has_deny(root)? {
+        // `advisories` is left out: it needs a database fetched from the network.
+        let deny = ["deny", "check", "licenses", "bans", "sources"];
+        commands.push(("cargo-deny", run::cargo(root, &deny)));
+    } else {
+        eprintln!("\ncargo-deny is not installed: licences, bans and sources are not checked");
+        eprintln!("(`cargo install --locked cargo-deny` installs it)");
+    }
+    Ok(commands)
+}
+
+fn has_deny(root: &Path) -> Result<bool> {
+    let mut command = run::cargo(root, &["deny", "--version"]);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    Ok(command.status()?.success())
+}

@@ -1,0 +1,114 @@
+//! Counts tests over several runs of `cargo test`, from the lines they print.
+//!
+//! A test that cannot run here passes for the test harness, but prints `skipped: NAME: WHY` on a
+//! line of its own; it is counted as skipped.
+
+use std::process::{Command, ExitCode};
+
+use anyhow::Result;
+
+use crate::run;
+
+/// What the runs so far came to.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    passed: u64,
+    failed: u64,
+    skipped: Vec<String>,
+    /// Runs that ended badly: a test failed, or the code does not compile.
+    broken: Vec<String>,
+}
+
+impl Tally {
+    /// Runs a `cargo test` and counts it.
+    pub(crate) fn run(&mut self, title: &str, command: &mut Command) -> Result<()> {
+        let status = run::with_lines(command, |line| self.count(line))?;
+        if !status.success() {
+            self.broken.push(title.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Whether all ran and none failed.
+    pub(crate) fn is_good(&self) -> bool {
+        self.failed == 0 && self.broken.is_empty()
+    }
+
+    /// Prints the summary, its last line the counts. Where `all_must_run`, skipping is failing.
+    pub(crate) fn report(&self, all_must_run: bool) -> Result<ExitCode> {
+        println!();
+        for skipped in &self.skipped {
+            println!("skipped: {skipped}");
+        }
+        for title in &self.broken {
+            println!("failed: {title}");
+        }
+        let bad_skip = all_must_run && !self.skipped.is_empty();
+        if bad_skip {
+            println!("failed: in CI no test may be skipped");
+        }
+        println!("{}", self.summary());
+        Ok(if self.is_good() && !bad_skip { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn summary(&self) -> String {
+        let skipped = self.skipped.len() as u64;
+        let passed = self.passed.saturating_sub(skipped);
+        format!("{passed} passed, {} failed, {skipped} skipped", self.failed)
+    }
+
+    fn count(&mut self, line: &str) {
+        let line = line.trim_end();
+        // A harness that runs one test at a time has begun the line with the test's name.
+        let own = line.split_once(" ... ").map_or(line, |(_, own)| own);
+        self.skipped.extend(own.strip_prefix("skipped: ").map(str::to_owned));
+        let Some(counts) = line.strip_prefix("test result: ") else { return };
+        for part in counts.split([';', '.']) {
+            match part.trim().split_once(' ') {
+                Some((number, "passed")) => self.passed += number.parse().unwrap_or(0),
+                Some((number, "failed")) => self.failed += number.parse().unwrap_or(0),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(text: &str) -> Tally {
+        let mut tally = Tally::default();
+        text.lines().for_each(|line| tally.count(line));
+        tally
+    }
+
+    #[test]
+    fn counts_add_up_over_runs_and_a_skipped_test_is_not_a_passed_one() {
+        let tally = tally(
+            "running 2 tests\n\
+             test mount::ls ... skipped: mount::ls: needs FUSE and root\n\
+             test other ... ok\n\
+             test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n\
+             test result: FAILED. 3 passed; 1 failed; 0 ignored; 0 measured; 1 filtered out; finished in 1.20s\n",
+        );
+        assert_eq!(tally.summary(), "4 passed, 1 failed, 1 skipped");
+        assert_eq!(tally.skipped, ["mount::ls: needs FUSE and root"]);
+        assert!(!tally.is_good());
+    }
+
+    #[test]
+    fn a_skipped_test_fails_in_ci_only() {
+        let tally = tally("skipped: a: b\ntest result: ok. 1 passed; 0 failed; 0 ignored\n");
+        let code = |all_must_run| format!("{:?}", tally.report(all_must_run).expect("a report"));
+        assert_eq!(code(false), format!("{:?}", ExitCode::SUCCESS));
+        assert_eq!(code(true), format!("{:?}", ExitCode::FAILURE));
+    }
+
+    #[test]
+    fn a_run_that_does_not_even_compile_is_not_good() {
+        let mut tally = Tally::default();
+        tally.run("broken", &mut Command::new("false")).expect("false(1) runs");
+        assert!(!tally.is_good());
+    }
+}

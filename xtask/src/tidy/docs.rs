@@ -1,0 +1,212 @@
+//! What documents say of the code must be so: paths exist, names are found where they are said
+//! to be, and every clause of the semantics has a test that exists.
+
+use super::{File, Violation};
+
+/// Documents that describe other things than the present tree.
+const FREE: &[&str] = &["CHANGELOG.md"];
+/// The document whose every clause names its test.
+const SEMANTICS: &str = "docs/SEMANTICS.md";
+/// The document that lists all metrics, and the file that declares them.
+const METRICS: (&str, &str) = ("docs/OPERATING.md", "host/gateway/src/metrics.rs");
+/// Directories whose mention in a document must be a path that exists.
+const ROOTS: &[&str] =
+    &["host/", "wit/", "sdk/", "plugins/", "tests/", "examples/", "xtask/", "docs/", ".ci/"];
+
+/// Holds every rule of this module against the documents among `files`.
+pub(super) fn check(files: &[File]) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for file in files.iter().filter(|file| file.is_markdown()) {
+        if FREE.contains(&file.path.as_str()) {
+            continue;
+        }
+        for (index, line) in file.text.lines().enumerate() {
+            let mut found = |what| violations.push(Violation::new(&file.path, index + 1, what));
+            spans(line).filter_map(|span| mention(span, files)).for_each(&mut found);
+            links(line).filter_map(|link| target(&file.path, link, files)).for_each(&mut found);
+        }
+    }
+    if let Some(semantics) = files.iter().find(|file| file.path == SEMANTICS) {
+        violations.extend(clauses(semantics, files));
+    }
+    violations.extend(metrics(files));
+    violations
+}
+
+/// Metrics that are declared and not described, or described and not declared.
+fn metrics(files: &[File]) -> Vec<Violation> {
+    let text = |path| files.iter().find(|file| file.path == path).map(|file| &*file.text);
+    let (Some(document), Some(declared)) = (text(METRICS.0), text(METRICS.1)) else {
+        return Vec::new();
+    };
+    let (code, _tests) = declared.split_once("#[cfg(test)]").unwrap_or((declared, ""));
+    let declared: Vec<&str> = code.split('"').filter(|word| is_metric(word)).collect();
+    let described: Vec<&str> = document.split('`').filter(|word| is_metric(word)).collect();
+    let lacking = declared.iter().filter(|name| !described.contains(name));
+    let lacking = lacking.map(|name| Violation::new(METRICS.0, 1, format!("{name} is not there")));
+    let gone = described.iter().filter(|name| !declared.contains(name));
+    let gone = gone.map(|name| Violation::new(METRICS.0, 1, format!("there is no {name}")));
+    lacking.chain(gone).collect()
+}
+
+fn is_metric(word: &str) -> bool {
+    let rest = word.strip_prefix("portcullis_");
+    rest.is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'))
+}
+
+/// The code spans of a line.
+fn spans(line: &str) -> impl Iterator<Item = &str> {
+    line.split('`').skip(1).step_by(2)
+}
+
+/// The targets of a line's links, `[text](target)`.
+fn links(line: &str) -> impl Iterator<Item = &str> {
+    line.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target)
+}
+
+/// Judges a code span that is a path (`host/core/src/status.rs`) or a name in a file
+/// (`host/core/src/status.rs::from_errno`).
+fn mention(span: &str, files: &[File]) -> Option<String> {
+    let is_path = |c: char| c.is_alphanumeric() || "/._-:".contains(c);
+    if !ROOTS.iter().any(|root| span.starts_with(root)) || !span.chars().all(is_path) {
+        return None;
+    }
+    let (path, name) = match span.split_once("::") {
+        Some((path, name)) => (path, Some(name)),
+        None => (span, None),
+    };
+    let path = path.trim_end_matches('/');
+    let file = files.iter().find(|file| file.path == path);
+    match (file, name) {
+        (Some(_), None) => None,
+        (Some(file), Some(name)) => {
+            let last = name.rsplit("::").next().unwrap_or(name);
+            (!has_word(&file.text, last)).then(|| format!("`{path}` does not name `{last}`"))
+        }
+        (None, _) => {
+            let below = format!("{path}/");
+            let is_dir = files.iter().any(|file| file.path.starts_with(&below));
+            (!is_dir || name.is_some()).then(|| format!("`{path}` does not exist"))
+        }
+    }
+}
+
+/// Judges a link to another file of the repository.
+fn target(from: &str, link: &str, files: &[File]) -> Option<String> {
+    let link = link.split_once('#').map_or(link, |(path, _)| path);
+    if link.is_empty() || link.contains("://") {
+        return None;
+    }
+    let mut parts: Vec<&str> = from.split('/').collect();
+    parts.pop();
+    for part in link.trim_end_matches('/').split('/') {
+        match part {
+            "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    let path = parts.join("/");
+    let below = format!("{path}/");
+    let exists = files.iter().any(|file| file.path == path || file.path.starts_with(&below));
+    (!exists).then(|| format!("a link to {link}, which does not exist"))
+}
+
+/// Judges the clauses of the semantics: `**S-AREA-N**` begins one, `Test: ` + names end it.
+fn clauses(semantics: &File, files: &[File]) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    let mut open: Option<(usize, &str)> = None;
+    let mut found = |line, what| violations.push(Violation::new(&semantics.path, line, what));
+    for (index, line) in semantics.text.lines().enumerate() {
+        let line_number = index + 1;
+        if let Some((id, _)) = line.strip_prefix("**S-").and_then(|rest| rest.split_once("**"))
+            && let Some((started, id)) = open.replace((line_number, id))
+        {
+            found(started, format!("S-{id} names no test"));
+        }
+        if let Some(names) = line.trim_start().strip_prefix("Test: ") {
+            open = None;
+            for name in spans(names) {
+                let last = name.rsplit("::").next().unwrap_or(name);
+                let test = format!("fn {last}(");
+                if !files.iter().any(|file| file.is_rust() && file.text.contains(&test)) {
+                    found(line_number, format!("there is no test `{name}`"));
+                }
+            }
+        }
+    }
+    if let Some((started, id)) = open {
+        found(started, format!("S-{id} names no test"));
+    }
+    violations
+}
+
+fn has_word(text: &str, word: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    text.match_indices(word).any(|(at, _)| {
+        !text[..at].ends_with(is_part) && !text[at + word.len()..].starts_with(is_part)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(path: &str, text: &str) -> Vec<File> {
+        vec![
+            File { path: path.to_owned(), text: text.to_owned() },
+            File { path: "host/a/src/b.rs".to_owned(), text: "fn there() {}\n".to_owned() },
+        ]
+    }
+
+    fn found(path: &str, text: &str) -> Vec<String> {
+        check(&files(path, text)).into_iter().map(|violation| violation.what).collect()
+    }
+
+    #[test]
+    fn a_path_that_does_not_exist_is_found() {
+        assert_eq!(found("a.md", "see `host/a/src/c.rs`"), ["`host/a/src/c.rs` does not exist"]);
+        assert_eq!(found("a.md", "`host/a/src/b.rs`, `host/a`, `host/{a,b}`"), [""; 0]);
+    }
+
+    #[test]
+    fn a_name_that_is_not_there_is_found() {
+        let gone = found("a.md", "`host/a/src/b.rs::gone`");
+        assert_eq!(gone, ["`host/a/src/b.rs` does not name `gone`"]);
+        assert_eq!(found("a.md", "`host/a/src/b.rs::there`"), [""; 0]);
+    }
+
+    #[test]
+    fn a_link_to_nowhere_is_found() {
+        assert_eq!(found("docs/a.md", "[b](c.md)"), ["a link to c.md, which does not exist"]);
+        assert_eq!(found("docs/a.md", "[b](../host/a/src/b.rs#L1) [c](#here)"), [""; 0]);
+    }
+
+    #[test]
+    fn a_clause_without_a_test_or_with_one_that_does_not_exist_is_found() {
+        let clause = "**S-A-1** Words.\n";
+        assert_eq!(found(SEMANTICS, clause), ["S-A-1 names no test"]);
+        assert_eq!(
+            found(SEMANTICS, &format!("{clause}\n**S-A-2** More.\nTest: `there`\n")),
+            ["S-A-1 names no test"]
+        );
+        assert_eq!(
+            found(SEMANTICS, &format!("{clause}Test: `gone`\n")),
+            ["there is no test `gone`"]
+        );
+        assert_eq!(found(SEMANTICS, &format!("{clause}Test: `a::there`\n")), [""; 0]);
+    }
+
+    #[test]
+    fn a_metric_that_is_not_described_or_not_there_is_found() {
+        let files = [
+            File { path: METRICS.0.to_owned(), text: "`portcullis_a` `portcullis_b`".to_owned() },
+            File {
+                path: METRICS.1.to_owned(),
+                text: "\"portcullis_b\" \"portcullis_c\"".to_owned(),
+            },
+        ];
+        let found: Vec<String> = metrics(&files).into_iter().map(|found| found.what).collect();
+        assert_eq!(found, ["portcullis_c is not there", "there is no portcullis_a"]);
+    }
+}

@@ -50,7 +50,8 @@ impl Export {
         let stat = stat(root.as_fd()).map_err(failed)?;
         let mount = stat.mount().ok_or(BrickError::Kernel { missing: "STATX_MNT_ID" })?;
         let root_path = Mutex::new(root_path);
-        if openat2(&root, c".", path_flags(), Mode::empty(), beneath()).err() == Some(Errno::NOSYS) {
+        if openat2(&root, c".", path_flags(), Mode::empty(), beneath()).err() == Some(Errno::NOSYS)
+        {
             return Err(BrickError::Kernel { missing: "openat2(2)" });
         }
         Ok(Self { path: path.to_owned(), root, stat, mount, root_path })

@@ -160,7 +160,8 @@ impl Scan {
 
 fn resume_after(list: &OwnedFd, cookie: u64) -> Result<(), Failure> {
     let nonsense = || {
-        let detail = format!("{cookie:#x} is no position in this directory; list it from the start");
+        let detail =
+            format!("{cookie:#x} is no position in this directory; list it from the start");
         Failure::new(Status::InvalidArgument, detail)
     };
     if i64::try_from(cookie).is_err() {

@@ -71,7 +71,7 @@ impl Service for BrickService {
     type Session = Session;
 
     fn open_session(&self, peer: Peer) -> Result<Session, Failure> {
-        if peer.role == Role::Client {
+        if peer.role != Role::Gateway {
             let detail =
                 format!("a brick serves gateways only, and this is a {}; ask a gateway", peer.role);
             return Err(Failure::new(Status::WrongRole, detail));
@@ -158,17 +158,15 @@ impl BrickService {
     ) -> Result<Result<(), Failure>, PeerGone> {
         let Ok(_turn) = session.streams.acquire().await else { return Err(PeerGone) };
         let begun = session.files.get(file);
-        let mut pieces =
-            match begun.and_then(|file| ReadPieces::new(file, offset_bytes, len_bytes)) {
-                Ok(pieces) => pieces,
-                Err(failure) => return Ok(Err(failure)),
-            };
+        let mut pieces = match begun.and_then(|file| ReadPieces::new(file, offset_bytes, len_bytes))
+        {
+            Ok(pieces) => pieces,
+            Err(failure) => return Ok(Err(failure)),
+        };
         let mut piece = bytes::Bytes::new();
         loop {
             let is_over = pieces.is_over();
-            let send = async {
-                if piece.is_empty() { Ok(()) } else { reply.data(piece).await }
-            };
+            let send = async { if piece.is_empty() { Ok(()) } else { reply.data(piece).await } };
             if is_over {
                 send.await?;
                 return Ok(Ok(()));

@@ -65,11 +65,8 @@ const _: () = assert!(std::mem::offset_of!(RawHandle, bytes) == 8);
 
 impl RawHandle {
     fn new(kind: i32, bytes: &[u8]) -> Self {
-        let header = libc::file_handle {
-            handle_bytes: bytes.len() as u32,
-            handle_type: kind,
-            f_handle: [],
-        };
+        let header =
+            libc::file_handle { handle_bytes: bytes.len() as u32, handle_type: kind, f_handle: [] };
         let mut raw = Self { header, bytes: [0; KERNEL_LEN_MAX] };
         raw.bytes[..bytes.len()].copy_from_slice(bytes);
         raw

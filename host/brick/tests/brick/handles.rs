@@ -154,7 +154,10 @@ fn a_kernel_handle_of_ext4_takes_eighteen_bytes() {
         let brick = TestBrick::start(HandleChoice::Auto).await.expect("it starts");
         let fs_type = rustix::fs::statfs(brick.path("").as_path()).expect("statfs").f_type;
         if brick.choice != HandleChoice::Kernel || fs_type != 0xef53 {
-            return skipped("a_kernel_handle_of_ext4_takes_eighteen_bytes", "not root, or not ext4");
+            return skipped(
+                "a_kernel_handle_of_ext4_takes_eighteen_bytes",
+                "not root, or not ext4",
+            );
         }
         assert_eq!(brick.root().await.as_bytes().len(), 18);
     });

@@ -3,6 +3,8 @@
 //! Tests of [`on_each_kind!`] run once for each way of making handles. What the machine does not
 //! let us test says `skipped: NAME: why` on stderr.
 
+#![allow(clippy::panic, reason = "a test fails by panicking")]
+
 mod bounds;
 mod handles;
 mod listing;

@@ -1,6 +1,7 @@
 //! Every request, asked rightly and wrongly.
 
 use std::os::unix::fs::symlink;
+use std::time::Duration;
 
 use portcullis_brick::{Brick, BrickConfig, BrickError};
 use portcullis_core::limits::{READ_FRAME_LEN_BYTES, READ_LEN_BYTES_MAX};
@@ -8,7 +9,9 @@ use portcullis_core::{FileKind, Handle, Status};
 use portcullis_transport::{IdentitySet, Role};
 use portcullis_wire::{Reply, Request};
 
-use crate::support::{connect, local_attr, on_each_kind, runtime, skipped, status_of, without_atime};
+use crate::support::{
+    connect, local_attr, on_each_kind, runtime, skipped, status_of, without_atime,
+};
 
 on_each_kind! {
     async fn attach_lookup_and_getattr_tell_what_the_file_system_tells(brick: TestBrick) {
@@ -274,7 +277,8 @@ fn only_gateways_are_admitted_and_others_are_told() {
         let brick = TestBrick::start(Default::default()).await.expect("it starts");
         for role in [Role::Client, Role::Admin, Role::Brick] {
             let connection = connect(&brick.identities, role, brick.address).await;
-            let reason = connection.closed().await;
+            let closed = tokio::time::timeout(Duration::from_secs(20), connection.closed());
+            let reason = closed.await.expect("it is refused in time");
             assert!(reason.contains("not allowed for this role"), "{reason}");
             assert!(reason.contains(role.name()) && reason.contains("gateway"), "{reason}");
         }

@@ -119,7 +119,7 @@ impl Ghost {
 
     fn push_entry(&mut self, entry: Entry) {
         let number = self.newest;
-        if self.pages.is_empty() || number as usize % PAGE_ENTRIES == 0 {
+        if self.pages.is_empty() || (number as usize).is_multiple_of(PAGE_ENTRIES) {
             self.pages.push_back(Box::new([NO_ENTRY; PAGE_ENTRIES]));
         }
         self.newest = number.wrapping_add(1);
@@ -140,7 +140,7 @@ impl Ghost {
                 break;
             }
             self.oldest = number.wrapping_add(1);
-            if self.oldest as usize % PAGE_ENTRIES == 0 {
+            if (self.oldest as usize).is_multiple_of(PAGE_ENTRIES) {
                 self.pages.pop_front();
             }
         }

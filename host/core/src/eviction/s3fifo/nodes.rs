@@ -96,7 +96,7 @@ impl Nodes {
     /// The index of whatever object is in `slot`.
     pub(super) fn find_slot(&self, slot: u32) -> Option<u32> {
         let place = *self.directory.get(&(slot >> OFFSET_BITS))?;
-        let index = place << OFFSET_BITS | slot % PAGE_SLOTS;
+        let index = (place << OFFSET_BITS) | (slot % PAGE_SLOTS);
         (self.at(index).place != Place::Absent).then_some(index)
     }
 
@@ -107,7 +107,7 @@ impl Nodes {
             Some(&place) => place,
             None => self.add_page(number)?,
         };
-        let index = place << OFFSET_BITS | id.slot() % PAGE_SLOTS;
+        let index = (place << OFFSET_BITS) | (id.slot() % PAGE_SLOTS);
         *self.at_mut(index) = node;
         self.pages[place as usize].present += 1;
         self.len += 1;
@@ -132,7 +132,7 @@ impl Nodes {
     /// The id of the node at `index`.
     pub(super) fn id(&self, index: u32) -> ObjectId {
         let page = &self.pages[(index >> OFFSET_BITS) as usize];
-        let slot = page.number << OFFSET_BITS | index % PAGE_SLOTS;
+        let slot = (page.number << OFFSET_BITS) | (index % PAGE_SLOTS);
         ObjectId::new(slot, self.at(index).generation)
     }
 

@@ -253,7 +253,7 @@ fn answers_as_the_model_under_random_events() {
         for step in 0..600 {
             let slot = chance.below(slots) as u32;
             // Far apart too: several pages, and the last slots there are.
-            let slot = if slot % 3 == 0 { u32::MAX - slot * 1_000 } else { slot };
+            let slot = if slot.is_multiple_of(3) { u32::MAX - slot * 1_000 } else { slot };
             let id = ObjectId::new(slot, chance.below(2) as u32);
             let event = match chance.below(8) {
                 0..=2 => Event::Insert {

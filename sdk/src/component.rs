@@ -11,7 +11,13 @@ pub use bindings::export_eviction;
 pub use bindings::exports::portcullis::policy::{control, eviction};
 
 /// Generated from `wit/`.
-#[allow(missing_docs, unreachable_pub, clippy::undocumented_unsafe_blocks)]
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::undocumented_unsafe_blocks,
+    clippy::allow_attributes_without_reason,
+    reason = "generated"
+)]
 pub mod bindings {
     wit_bindgen::generate!({
         path: "../wit/0.1.0",

@@ -1,7 +1,7 @@
 //! `cargo xtask COMMAND`: everything that is done to this repository, set-up included.
 //!
-//! One file a command. [`build`] makes the shipped policies and the binary; [`demo`], [`test`],
-//! [`lint`], [`bench`] and [`soak`] begin with what they need of it, so each works on a fresh
+//! One file a command. [`build`] makes the shipped policies and the binary; [`demo`], [`mod@test`],
+//! [`lint`], [`mod@bench`] and [`soak`] begin with what they need of it, so each works on a fresh
 //! checkout. [`policies`] turns `plugins/*` into components, [`tidy`] has the rules of the house
 //! that no compiler knows, [`tally`] counts tests, [`run`] starts programs.
 

@@ -39,7 +39,12 @@ pub(crate) enum Member<'a> {
 
 /// Appends the headers of an entry; a regular file's content follows them, then
 /// [`push_padding`]. `false`, with nothing appended, for what an archive cannot hold: a socket.
-pub(crate) fn push_headers(out: &mut Vec<u8>, path: &[u8], attr: &Attr, member: Member<'_>) -> bool {
+pub(crate) fn push_headers(
+    out: &mut Vec<u8>,
+    path: &[u8],
+    attr: &Attr,
+    member: Member<'_>,
+) -> bool {
     let (kind, target) = match member {
         Member::Hardlink { target } => (EntryType::Link, target),
         Member::Symlink { target } => (EntryType::Symlink, target),

@@ -75,8 +75,7 @@ impl CliError {
 /// Writes one line to standard error, whatever `message` contains.
 pub(crate) fn complain(message: &str) {
     use io::Write;
-    let line: String =
-        message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let line: String = message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     // Where standard error is closed there is nobody to tell.
     let _ = writeln!(io::stderr(), "portcullis: {line}");
 }

@@ -104,9 +104,8 @@ fn run(command: Command) -> Result<(), CliError> {
 impl Command {
     fn log_level(&self) -> LevelFilter {
         match self {
-            Command::Brick(_) | Command::Gateway(_) | Command::Serve(_) | Command::Mount(_) => {
-                LevelFilter::INFO
-            }
+            Command::Brick(_) | Command::Gateway(_) | Command::Serve(_) => LevelFilter::INFO,
+            Command::Mount(arguments) if arguments.is_logged() => LevelFilter::INFO,
             _ => LevelFilter::WARN,
         }
     }

@@ -173,9 +173,8 @@ fn parse_escape(rest: &[u8]) -> Result<(u8, &[u8]), String> {
         Some(b'\\') => b'\\',
         Some(b'0'..=b'7') => {
             let digits = rest.iter().take(3).take_while(|byte| matches!(byte, b'0'..=b'7')).count();
-            let value = rest[..digits].iter().fold(0_u32, |value, byte| {
-                value * 8 + u32::from(byte - b'0')
-            });
+            let value =
+                rest[..digits].iter().fold(0_u32, |value, byte| value * 8 + u32::from(byte - b'0'));
             return Ok((value as u8, &rest[digits..]));
         }
         _ => {
@@ -260,10 +259,15 @@ mod tests {
             fs::write(at(name), name).expect("written");
         }
         fs::set_permissions(at(b"plain"), PermissionsExt::from_mode(0o4755)).expect("set");
-        fs::set_permissions(at(b" "), PermissionsExt::from_mode(0)).expect("set");
+        fs::set_permissions(at(b" "), PermissionsExt::from_mode(0o000)).expect("set");
         for (name, shift) in [(&b"-print"[..], 0), (b"plain", 1_234_567_890_123_456_789_u64)] {
             let time = SystemTime::UNIX_EPOCH + Duration::from_nanos(shift);
-            fs::File::options().write(true).open(at(name)).expect("opened").set_modified(time).expect("set");
+            fs::File::options()
+                .write(true)
+                .open(at(name))
+                .expect("opened")
+                .set_modified(time)
+                .expect("set");
         }
         let before = SystemTime::UNIX_EPOCH - Duration::from_millis(2_500);
         fs::File::open(at(b"new\nline")).expect("opened").set_modified(before).expect("set");

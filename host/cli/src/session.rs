@@ -35,8 +35,18 @@ impl Connect {
 
     /// Asks a gateway about itself, as the admin.
     pub(crate) async fn stats(&self, address: &Address) -> Result<GatewayStats, CliError> {
+        if self.identity.is_dir() && !self.has(Role::Admin) {
+            let dir = self.identity.display();
+            return Err(CliError::Said(format!(
+                "{dir} has no admin.key: this needs the identity of the admin, not of a client"
+            )));
+        }
         let admin = Identity::load(&self.identity, Role::Admin)?;
         Client::stats_of(address, admin, self.options()).await.map_err(explained(address))
+    }
+
+    fn has(&self, role: Role) -> bool {
+        self.identity.join(format!("{role}.key")).exists()
     }
 
     pub(crate) fn options(&self) -> ClientOptions {

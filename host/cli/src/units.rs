@@ -58,11 +58,10 @@ fn scaled(text: &str, units: &[(&str, u64)]) -> Result<u64, String> {
     if number.is_empty() {
         return Err("no number".into());
     }
-    let factor = units
-        .iter()
-        .find(|(name, _)| *name == unit)
-        .map(|(_, factor)| *factor)
-        .ok_or_else(|| if unit.is_empty() { "no unit".into() } else { format!("no unit {unit:?}") })?;
+    let factor =
+        units.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor).ok_or_else(
+            || if unit.is_empty() { "no unit".into() } else { format!("no unit {unit:?}") },
+        )?;
     number
         .parse::<u64>()
         .ok()
@@ -88,7 +87,9 @@ mod tests {
         ] {
             assert_eq!(parse_size(text), Ok(bytes), "{text}");
         }
-        for text in ["", "MiB", "-1", "1.5GiB", "64MIB", "3k", "20000000TiB", "99999999999999999999"] {
+        for text in
+            ["", "MiB", "-1", "1.5GiB", "64MIB", "3k", "20000000TiB", "99999999999999999999"]
+        {
             assert!(parse_size(text).expect_err(text).contains("as in 64MiB"), "{text}");
         }
     }

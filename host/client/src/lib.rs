@@ -1,6 +1,6 @@
 //! The client of a gateway: what `portcullis mount`, `ls`, `find` and their like are made of.
 //!
-//! - [`address`]: `pc://HOST:PORT/PATH`.
+//! - [`address`] is where something lies, `pc://HOST:PORT/PATH`.
 //! - [`client`]: one method a verb, over one connection that is made anew when it is lost.
 //! - [`listing`], [`open_file`]: the answers that come in pieces.
 //! - [`read_ahead`]: a file from start to end, with several reads under way.

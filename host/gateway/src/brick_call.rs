@@ -132,7 +132,8 @@ impl BrickLink {
         }
     }
 
-    fn late(&self, verb: Verb) -> Failure {
+    /// The failure of a request whose deadline has come.
+    pub(crate) fn late(&self, verb: Verb) -> Failure {
         let (address, verb, limit_ms) = (self.address, verb.name(), self.timeout.as_millis());
         Failure::new(
             Status::Unavailable,

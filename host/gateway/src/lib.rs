@@ -122,7 +122,8 @@ impl Gateway {
         let server = Server::bind(config.listen, identity)?;
         let address = server.local_addr().map_err(GatewayError::LocalAddress)?;
         let admin = config.admin.map(bind_admin).transpose()?;
-        let brick = BrickLink::new(identity, brick, Duration::from_millis(config.brick_timeout_ms))?;
+        let brick =
+            BrickLink::new(identity, brick, Duration::from_millis(config.brick_timeout_ms))?;
         let cache = CacheConfig { capacity_bytes, max_age_ms, seed: random() };
         let cache = Arc::new(Cache::new(cache));
         let driver = EvictionDriver::start(cache.clone(), policy);

@@ -27,7 +27,9 @@ enum Source {
 
 enum Next {
     Chunk(Chunk),
-    End { complete: bool },
+    End {
+        complete: bool,
+    },
     /// This source goes no further, the listing does.
     Elsewhere,
 }
@@ -61,8 +63,10 @@ impl Volume {
             match from.next(self).await? {
                 Next::Chunk(chunk) => {
                     advance(&mut position, &chunk);
-                    send(reply.chunk(&chunk), || source.take().into_iter().for_each(Source::let_go))
-                        .await?;
+                    send(reply.chunk(&chunk), || {
+                        source.take().into_iter().for_each(Source::let_go)
+                    })
+                    .await?;
                 }
                 Next::End { complete } => return Ok(complete),
                 Next::Elsewhere => source = None,

@@ -129,7 +129,10 @@ const METRICS: &[Metric] = &[
         "Always 1; its labels tell the active eviction policy.",
         |stats, out| {
             let (name, kind) = (&stats.eviction.name, &stats.eviction.kind);
-            out.labelled(&[("name", name), ("kind", kind), ("digest", &stats.eviction.digest)], 1.0);
+            out.labelled(
+                &[("name", name), ("kind", kind), ("digest", &stats.eviction.digest)],
+                1.0,
+            );
         },
     ),
     gauge(
@@ -292,7 +295,11 @@ mod tests {
     fn labels_are_escaped_and_values_follow_their_names() {
         let mut stats = GatewayStats { version: "a\"b\\c\nd".into(), ..GatewayStats::default() };
         stats.requests.insert("lookup".into(), 12_345_678_901);
-        stats.bricks.push(BrickStats { address: "h:1".into(), connected: true, ..Default::default() });
+        stats.bricks.push(BrickStats {
+            address: "h:1".into(),
+            connected: true,
+            ..Default::default()
+        });
         let page = render(&stats);
         let lines: Vec<_> = page.lines().collect();
         for expected in [

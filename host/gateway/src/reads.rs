@@ -1,7 +1,7 @@
 //! Reading an open file: frames from the brick to the client as they come.
 
 use portcullis_core::Status;
-use portcullis_core::limits::READ_LEN_BYTES_MAX;
+use portcullis_core::limits::{READ_FRAME_LEN_BYTES, READ_LEN_BYTES_MAX};
 use portcullis_transport::ReplySink;
 use portcullis_wire::message::{Failure, Verb};
 use portcullis_wire::{ReplyFrame, Request};
@@ -10,6 +10,15 @@ use crate::brick_call::Fault;
 use crate::outflow::{Interrupt, send};
 use crate::session::Session;
 use crate::volume::Volume;
+
+/// What a client asks for, as far as it has not got it yet.
+struct Wanted {
+    at_bytes: u64,
+    left_bytes: u32,
+    /// The client does not keep up: the brick is asked for one frame at a time, so that little is
+    /// read only to be let go.
+    slow: bool,
+}
 
 /// Sends up to `len_bytes` bytes of an open file from `offset_bytes` on. A connection to the brick
 /// that is lost on the way is replaced by the next one, where there is one in time.
@@ -26,12 +35,17 @@ pub(crate) async fn read(
         return Err(Failure::new(Status::InvalidArgument, detail).into());
     }
     let open = session.file(file)?;
-    let (mut at, mut left) = (offset_bytes, len_bytes);
+    let mut wanted = Wanted { at_bytes: offset_bytes, left_bytes: len_bytes, slow: false };
     let mut deadline = volume.brick.deadline();
     let mut lost = 0;
     loop {
         let (brick, file) = open.at_brick(volume, lost, deadline).await?;
-        let request = Request::Read { file, offset_bytes: at, len_bytes: left };
+        let mut asked_bytes = match wanted.slow {
+            true => wanted.left_bytes.min(READ_FRAME_LEN_BYTES as u32),
+            false => wanted.left_bytes,
+        };
+        let offset_bytes = wanted.at_bytes;
+        let request = Request::Read { file, offset_bytes, len_bytes: asked_bytes };
         let mut stream = match volume.brick.open(&brick, &request, deadline).await {
             Ok(stream) => Some(stream),
             Err(Fault::Failed(failure)) => return Err(failure.into()),
@@ -42,16 +56,23 @@ pub(crate) async fn read(
         };
         while let Some(frames) = &mut stream {
             match frames.next().await {
-                Ok(ReplyFrame::Data(data)) if data.len() <= left as usize => {
-                    at += data.len() as u64;
-                    left -= data.len() as u32;
+                Ok(ReplyFrame::Data(data)) if data.len() <= asked_bytes as usize => {
+                    let len_bytes = data.len() as u32;
+                    asked_bytes -= len_bytes;
+                    wanted.at_bytes += u64::from(len_bytes);
+                    wanted.left_bytes -= len_bytes;
                     send(reply.data(data), || stream = None).await?;
+                    wanted.slow |= stream.is_none();
                     deadline = volume.brick.deadline();
-                    if stream.is_none() && left == 0 {
+                    if wanted.left_bytes == 0 && stream.is_none() {
                         return Ok(());
                     }
                 }
-                Ok(ReplyFrame::End { .. }) => return Ok(()),
+                // Fewer bytes than asked for are the end of the file.
+                Ok(ReplyFrame::End { .. }) if asked_bytes > 0 || wanted.left_bytes == 0 => {
+                    return Ok(());
+                }
+                Ok(ReplyFrame::End { .. }) => stream = None,
                 Ok(ReplyFrame::Failure(failure)) | Err(Fault::Failed(failure)) => {
                     return Err(failure.into());
                 }

@@ -9,6 +9,9 @@
 //! brick's connection is never clogged by a stalled listing; when they are gone because their
 //! clients are, it is cancelled.
 //!
+//! A scan that was asked for before something was invalidated is not joined any more, since it may
+//! bring what is no longer true: a new one takes its place in the map.
+//!
 //! What must hold: `complete` is noted only on an end that the brick said; a scan leaves the map
 //! before its readers are told the end, so who lists after that finds the cache filled.
 
@@ -17,12 +20,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use portcullis_core::cache::ListingTicket;
+use portcullis_core::cache::{ListingStamp, ListingTicket};
 use portcullis_core::scan::{Scan, Step};
 use portcullis_core::{Chunk, Handle, Status};
 use portcullis_wire::message::{Failure, Verb};
 use portcullis_wire::{ReplyFrame, Request};
 use tokio::sync::{Notify, Semaphore};
+use tokio::time::timeout_at;
 
 use crate::brick_call::{BrickStream, Fault};
 use crate::volume::Volume;
@@ -50,6 +54,8 @@ struct SharedScan {
     readers: AtomicUsize,
     /// A reader left because its client is slow, not because it is gone.
     let_go: AtomicBool,
+    /// When the brick was asked; `None` while the scan waits for its turn.
+    stamp: Mutex<Option<ListingStamp>>,
 }
 
 /// Where a listing comes from.
@@ -77,7 +83,9 @@ impl Volume {
     /// The listing of `dir` from its start: cached, or joined on its way, or begun.
     pub(crate) fn join_scan(self: &Arc<Self>, dir: Handle) -> Joined {
         let mut under_way = self.scans.under_way.lock();
-        if let Some(scan) = under_way.get(&dir) {
+        if let Some(scan) = under_way.get(&dir)
+            && scan.stamp.lock().is_none_or(|stamp| self.cache.may_join(stamp))
+        {
             return Joined::Scan(Reader::new(scan.clone()));
         }
         // Looked at under the lock: a scan that has just ended filled the cache before it left.
@@ -90,6 +98,7 @@ impl Volume {
             moved: Notify::new(),
             readers: AtomicUsize::new(0),
             let_go: AtomicBool::new(false),
+            stamp: Mutex::new(None),
         });
         let reader = Reader::new(scan.clone());
         under_way.insert(dir, scan.clone());
@@ -200,9 +209,12 @@ impl Producer {
 
     async fn produce(&mut self) -> Result<bool, Failure> {
         let volume = self.volume.clone();
-        let _turn = volume.scans.turns.acquire().await;
+        let turn = timeout_at(volume.brick.deadline(), volume.scans.turns.acquire());
+        let Ok(_turn) = turn.await else { return Err(volume.brick.late(Verb::List)) };
         let request = Request::List { dir: self.dir, after: Vec::new() };
-        self.ticket = Some(volume.cache.begin_listing(&self.dir));
+        let ticket = volume.cache.begin_listing(&self.dir);
+        *self.scan.stamp.lock() = Some(ticket.stamp());
+        self.ticket = Some(ticket);
         let result = match volume.brick.list(&request).await {
             Ok(stream) => self.pass_on(stream).await,
             Err(failure) => Err(failure),
@@ -280,8 +292,15 @@ impl Producer {
             *self.scan.chunks.lock() = None;
             Deserted::RunOn
         } else {
-            under_way.remove(&self.dir);
+            self.leave(&mut under_way);
             Deserted::Cancelled
+        }
+    }
+
+    /// Takes the scan out of the map, unless another has taken its place.
+    fn leave(&self, under_way: &mut HashMap<Handle, Arc<SharedScan>>) {
+        if under_way.get(&self.dir).is_some_and(|scan| Arc::ptr_eq(scan, &self.scan)) {
+            under_way.remove(&self.dir);
         }
     }
 }
@@ -291,12 +310,7 @@ impl Drop for Producer {
         if let Some(ticket) = self.ticket.take() {
             self.volume.cache.abandon_listing(ticket);
         }
-        {
-            let mut under_way = self.volume.scans.under_way.lock();
-            if under_way.get(&self.dir).is_some_and(|scan| Arc::ptr_eq(scan, &self.scan)) {
-                under_way.remove(&self.dir);
-            }
-        }
+        self.leave(&mut self.volume.scans.under_way.lock());
         self.scan.finish(self.end.take().unwrap_or_else(|| Err(given_up())));
     }
 }

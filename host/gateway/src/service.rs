@@ -102,11 +102,7 @@ impl GatewayService {
     }
 
     /// The last frame of a series.
-    async fn end(
-        &self,
-        ended: Result<bool, Interrupt>,
-        reply: ReplySink,
-    ) -> Result<(), PeerGone> {
+    async fn end(&self, ended: Result<bool, Interrupt>, reply: ReplySink) -> Result<(), PeerGone> {
         match ended {
             Ok(complete) => reply.end(complete).await,
             Err(Interrupt::Failed(failure)) => {

@@ -170,8 +170,7 @@ async fn release_all(volume: &Volume, files: &[AtBrick]) {
         // With its connection the brick closed the files of it.
         let Some(session) = volume.brick.current(at_brick.epoch) else { continue };
         let request = Request::Release { file: at_brick.file };
-        if let Err(fault) =
-            volume.brick.call_on(&session, &request, volume.brick.deadline()).await
+        if let Err(fault) = volume.brick.call_on(&session, &request, volume.brick.deadline()).await
         {
             tracing::debug!(?fault, "a file could not be closed at the brick");
         }

@@ -48,6 +48,10 @@ struct Names<'a> {
 
 impl<'a> Names<'a> {
     fn read(bytes: &'a [u8]) -> Result<Self, Refusal> {
+        if !bytes.starts_with(b"\0asm") {
+            let reason = "it does not begin as WebAssembly does";
+            return Err(Refusal::NotAComponent(reason.to_owned()));
+        }
         let bad = |error: wasmparser::BinaryReaderError| Refusal::NotAComponent(error.to_string());
         let mut names = Names::default();
         // How many components and modules we are inside of.

@@ -19,7 +19,7 @@ use portcullis_core::limits::POLICY_THREAD_STACK_BYTES;
 use crate::error::Fault;
 use crate::loaded::LoadedPolicy;
 use crate::runner::Runner;
-use crate::status::{Board, EvictionStatus};
+use crate::status::{Board, EvictionStatus, PolicyIdentity};
 
 /// Rest after work. A full reserve lasts longer than this.
 const REST: Duration = Duration::from_micros(500);
@@ -38,6 +38,8 @@ impl EvictionDriver {
     /// The system gives no thread.
     pub fn start(host: Arc<dyn EvictionHost>, policy: LoadedPolicy) -> io::Result<Self> {
         let board = Arc::new(Board::new(policy.identity.clone()));
+        let PolicyIdentity { name, version, kind, digest } = &policy.identity;
+        tracing::info!(name, version, kind = kind.as_str(), sha256 = digest, "eviction policy");
         let signal = Arc::<Signal>::default();
         let (theirs, waker) = (signal.clone(), signal.clone());
         let runner = Runner::new(host.clone(), policy, board.clone());

@@ -16,8 +16,9 @@ pub(crate) struct Guest {
     memory_bytes_max: usize,
     /// The last thing it wanted and did not get.
     pub(crate) denied: Option<String>,
-    /// CPU time of this thread when the call began.
-    pub(crate) call_began_ns: u64,
+    /// CPU time of this thread at the first epoch of the call. Short calls see none, and are spared
+    /// a system call.
+    pub(crate) first_epoch_ns: Option<u64>,
     pub(crate) log: Log,
 }
 
@@ -28,15 +29,16 @@ impl Guest {
         Self {
             memory_bytes_max: usize::try_from(memory_bytes_max).unwrap_or(usize::MAX),
             denied: None,
-            call_began_ns: 0,
+            first_epoch_ns: None,
             log: Log::new(name),
         }
     }
 
     /// What happens when a call reaches an epoch: it goes on while it has CPU time left. The epoch
     /// is wall-clock time, and a thread that was merely descheduled did nothing wrong.
-    pub(crate) fn at_epoch(&self) -> wasmtime::Result<UpdateDeadline> {
-        let used_ns = thread_cpu_ns().saturating_sub(self.call_began_ns);
+    pub(crate) fn at_epoch(&mut self) -> wasmtime::Result<UpdateDeadline> {
+        let now_ns = thread_cpu_ns();
+        let used_ns = now_ns.saturating_sub(*self.first_epoch_ns.get_or_insert(now_ns));
         if used_ns >= POLICY_CALL_CPU_MS_MAX * 1_000_000 {
             return Err(Overran.into());
         }

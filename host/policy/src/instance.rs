@@ -14,7 +14,6 @@ use wasmtime::{Store, Trap};
 use crate::bindings::EvictionPolicy;
 use crate::bindings::exports::portcullis::policy::control::{Info, Limits};
 use crate::component::Compiled;
-use crate::cpu::thread_cpu_ns;
 use crate::engine::Engine;
 use crate::error::{Fault, Refusal};
 use crate::guest::{Guest, Overran, readable};
@@ -48,7 +47,7 @@ impl Instance {
         let mut store = Store::new(&engine.wasmtime, guest);
         store.limiter(|guest| guest);
         store.set_hostcall_fuel(POLICY_ANSWER_LEN_BYTES_MAX);
-        store.epoch_deadline_callback(|store| store.data().at_epoch());
+        store.epoch_deadline_callback(|mut store| store.data_mut().at_epoch());
         let instance =
             call(engine, &mut store, "instantiation", |store| prepared.instantiate(store))?;
         let policy = EvictionPolicy::new(&mut store, &instance).map_err(misfit)?;
@@ -117,7 +116,7 @@ fn call<T>(
     enter: impl FnOnce(&mut Store<Guest>) -> wasmtime::Result<T>,
 ) -> Result<T, Fault> {
     let _watch = engine.ticker.watch();
-    store.data_mut().call_began_ns = thread_cpu_ns();
+    store.data_mut().first_epoch_ns = None;
     store.set_epoch_deadline(1);
     enter(store).map_err(|error| fault(name, &error, store.data_mut().denied.take()))
 }

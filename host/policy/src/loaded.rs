@@ -47,7 +47,7 @@ pub struct LoadedPolicy {
 /// A policy of either kind. Native ones do not fail.
 pub(crate) enum Policy {
     Wasm(Box<Instance>),
-    Native(S3Fifo),
+    Native(Box<S3Fifo>),
 }
 
 impl LoadedPolicy {
@@ -91,6 +91,23 @@ impl LoadedPolicy {
         &self.identity.digest
     }
 
+    /// Hands a batch of at most [`POLICY_EVENTS_MAX`](portcullis_core::limits::POLICY_EVENTS_MAX)
+    /// events to the policy, for whoever drives it without an [`EvictionDriver`](crate::EvictionDriver).
+    ///
+    /// # Errors
+    /// What the policy did wrong; it must not be called again. A native policy does nothing wrong.
+    pub fn on_events(&mut self, now_ms: u64, events: &[Event]) -> Result<(), Fault> {
+        self.policy.on_events(now_ms, events)
+    }
+
+    /// Asks the policy for up to `want` victims, best first.
+    ///
+    /// # Errors
+    /// What the policy did wrong; it must not be called again. A native policy does nothing wrong.
+    pub fn propose(&mut self, now_ms: u64, want: usize) -> Result<Vec<ObjectId>, Fault> {
+        self.policy.propose(now_ms, want)
+    }
+
     pub(crate) fn native(limits: PolicyLimits) -> Self {
         let identity = PolicyIdentity {
             name: S3Fifo::NAME.to_owned(),
@@ -98,7 +115,7 @@ impl LoadedPolicy {
             kind: PolicyKind::Native,
             digest: String::new(),
         };
-        Self { policy: Policy::Native(S3Fifo::new(limits)), identity, limits }
+        Self { policy: Policy::Native(Box::new(S3Fifo::new(limits))), identity, limits }
     }
 
     fn component(

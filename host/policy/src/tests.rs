@@ -36,8 +36,13 @@ fn until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
             return value;
         }
         assert!(Instant::now() < deadline, "waited in vain for {what}");
-        std::thread::sleep(Duration::from_millis(1));
+        pause(Duration::from_millis(1));
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "between two looks at a condition")]
+fn pause(time: Duration) {
+    std::thread::sleep(time);
 }
 
 /// SplitMix64.

@@ -122,14 +122,12 @@ impl ReplyStream {
                 }
                 return Ok(frame);
             }
-            let chunk = self
-                .recv
-                .read_chunk(STREAM_WINDOW_BYTES as usize, true)
-                .await
-                .map_err(|error| match error {
+            let chunk = self.recv.read_chunk(STREAM_WINDOW_BYTES as usize, true).await.map_err(
+                |error| match error {
                     ReadError::ConnectionLost(error) => lost(error),
                     other => CallError::Lost(other.to_string()),
-                })?;
+                },
+            )?;
             let Some(chunk) = chunk else {
                 return Err(CallError::Protocol(CodecError::Truncated));
             };

@@ -5,7 +5,6 @@ use portcullis_core::{Attr, ChunkBuilder, Entry, EntryRef, FileKind, Handle, Sta
 
 use super::*;
 use crate::message::Statfs;
-use crate::stats::GatewayStats;
 
 fn handle() -> Handle {
     Handle::new(b"some handle").expect("short")
@@ -51,7 +50,7 @@ fn replies() -> Vec<ReplyFrame> {
         ReplyFrame::Reply(Reply::Released),
         ReplyFrame::Reply(Reply::Statfs(Statfs::default())),
         ReplyFrame::Reply(Reply::Xattr(b"a\0b".to_vec())),
-        ReplyFrame::Reply(Reply::Stats(Box::new(GatewayStats::default()))),
+        ReplyFrame::Reply(Reply::Stats(Box::default())),
         ReplyFrame::Chunk(builder.finish(1).expect("one entry")),
         ReplyFrame::Data(Bytes::from_static(b"data")),
         ReplyFrame::Data(Bytes::new()),

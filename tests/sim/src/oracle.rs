@@ -73,7 +73,7 @@ impl Oracle {
     /// # Errors
     /// What the client was told that it must not be told.
     pub fn judge(&self, asked: &Asked, frames: &[Bytes]) -> Result<(), String> {
-        let replies = frames.iter().map(|bytes| decode(bytes)).collect::<Result<Vec<_>, _>>()?;
+        let replies = frames.iter().map(decode).collect::<Result<Vec<_>, _>>()?;
         match (asked.name, replies.as_slice()) {
             (_, [.., ReplyFrame::Failure(failure)]) if failure.status == Status::Unavailable => {
                 Ok(())

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::process::{self, Stdio};
 
 use portcullis_client::Address;
-use portcullis_client::mount::{self, MountOptions};
+use portcullis_client::mount::{self, MountError, MountOptions};
 
 use crate::error::{CliError, complain};
 use crate::server::{Stop, print_line};
@@ -52,7 +52,8 @@ pub(crate) fn detach(arguments: Arguments) -> Result<Option<Arguments>, CliError
     }
     // What is wrong with them is better said before another process begins.
     arguments.mount_options()?;
-    let failed = |source| CliError::System { what: "cannot start a process in the background", source };
+    let failed =
+        |source| CliError::System { what: "cannot start a process in the background", source };
     let mut given = std::env::args_os().skip(1);
     let command: Vec<OsString> = given.by_ref().take(1).collect();
     let mut child = process::Command::new(std::env::current_exe().map_err(failed)?)
@@ -104,7 +105,11 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), CliError> {
         on_ready,
         stop.requested(),
     );
-    mounted.await?;
+    mounted.await.map_err(|error| match error {
+        // It says what, but not of which directory.
+        MountError::Client(error) => CliError::request(arguments.address.given())(error),
+        error => error.into(),
+    })?;
     client.close().await;
     Ok(())
 }
@@ -119,6 +124,11 @@ fn let_go(log: File, ready: &str) -> Result<(), CliError> {
 }
 
 impl Arguments {
+    /// Whether a log of what goes well has anywhere to go.
+    pub(crate) fn is_logged(&self) -> bool {
+        !self.detached || self.log.is_some()
+    }
+
     fn mount_options(&self) -> Result<MountOptions, CliError> {
         let mut options = MountOptions::default();
         for list in &self.options {

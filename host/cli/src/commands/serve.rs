@@ -67,10 +67,8 @@ impl Served {
         configure: impl FnOnce(&mut GatewayConfig),
     ) -> Result<Self, CliError> {
         let loopback: SocketAddr = ([127, 0, 0, 1], 0).into();
-        let brick = Brick::bind(
-            BrickConfig::new(dir, loopback),
-            &identities.identity(Role::Brick)?,
-        )?;
+        let brick =
+            Brick::bind(BrickConfig::new(dir, loopback), &identities.identity(Role::Brick)?)?;
         let mut config = GatewayConfig::new(brick.local_addr());
         configure(&mut config);
         let gateway = Gateway::bind(config, &identities.identity(Role::Gateway)?)?;
@@ -84,9 +82,7 @@ impl Served {
 
     /// Finishes what is under way: the gateway first, for it needs the brick to do so.
     pub(crate) async fn stop(self) {
-        for (stop, serving) in
-            [(self.stop_gateway, self.gateway), (self.stop_brick, self.brick)]
-        {
+        for (stop, serving) in [(self.stop_gateway, self.gateway), (self.stop_brick, self.brick)] {
             // Either fails only where the server has ended by itself, which it logs.
             let _ = stop.send(());
             let _ = serving.await;

@@ -56,7 +56,10 @@ fn cache_rows(cache: &CacheStats) -> Vec<(&'static str, String)> {
         all => format!("{hits} of {all} ({:.1} %)", 100.0 * hits as f64 / all as f64),
     };
     vec![
-        ("cache", format!("{} of {}", show_bytes(cache.used_bytes), show_bytes(cache.capacity_bytes))),
+        (
+            "cache",
+            format!("{} of {}", show_bytes(cache.used_bytes), show_bytes(cache.capacity_bytes)),
+        ),
         ("  entries", format!("{} in {} directories", cache.entries, cache.directories)),
         ("  lookups", hits(cache.lookup_hits + cache.negative_hits, cache.lookup_misses)),
         ("  attributes", hits(cache.getattr_hits, cache.getattr_misses)),
@@ -84,7 +87,10 @@ fn eviction_rows(eviction: &EvictionStats) -> Vec<(&'static str, String)> {
     }
     rows.push((
         "  policy",
-        format!("{} calls, {} events, {} ms of CPU", eviction.calls, eviction.events, eviction.cpu_ms),
+        format!(
+            "{} calls, {} events, {} ms of CPU",
+            eviction.calls, eviction.events, eviction.cpu_ms
+        ),
     ));
     rows.push((
         "  victims",

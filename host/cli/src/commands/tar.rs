@@ -110,11 +110,7 @@ fn fetch(client: Client, mut walk: Walk) -> mpsc::Receiver<Result<Item, CliError
     receiver
 }
 
-async fn item(
-    client: &Client,
-    room: &Arc<Semaphore>,
-    visit: Visit<'_>,
-) -> Result<Item, CliError> {
+async fn item(client: &Client, room: &Arc<Semaphore>, visit: Visit<'_>) -> Result<Item, CliError> {
     let failed = || CliError::request(visit.path);
     let mut entry = visit.entry.to_entry();
     let attr = match entry.attr {

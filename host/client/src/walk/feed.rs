@@ -20,6 +20,8 @@ use crate::error::ClientError;
 
 /// Listings that may wait for room with their stream open.
 pub(super) const STALLED_MAX: usize = 4;
+/// Arrivals that the walk has yet to take in.
+const ARRIVALS_MAX: usize = 1024;
 /// What the walk keeps for a directory that it has yet to enter.
 const DIR_BYTES: usize = 256;
 
@@ -69,7 +71,7 @@ pub(super) struct Feeds {
     room: Arc<Semaphore>,
     running: AtomicUsize,
     stalled: AtomicUsize,
-    arrivals: mpsc::UnboundedSender<Arrival>,
+    arrivals: mpsc::Sender<Arrival>,
 }
 
 /// A feed at work. Dropping it stops it.
@@ -89,12 +91,8 @@ struct Signal {
 }
 
 impl Feeds {
-    /// Arrivals wait in a queue that has no bound of its own: each holds room.
-    pub(super) fn new(
-        client: Client,
-        limits: WalkLimits,
-    ) -> (Arc<Self>, mpsc::UnboundedReceiver<Arrival>) {
-        let (arrivals, receiver) = mpsc::unbounded_channel();
+    pub(super) fn new(client: Client, limits: WalkLimits) -> (Arc<Self>, mpsc::Receiver<Arrival>) {
+        let (arrivals, receiver) = mpsc::channel(ARRIVALS_MAX);
         let feeds = Self {
             client,
             limits,
@@ -136,7 +134,7 @@ impl Feeds {
             let from = Source { dir, feed: number };
             let end = feeds.feed(from, &handle, after, &of_feed).await;
             drop(running);
-            feeds.send(from, end.unwrap_or_else(|error| Brought::Ended(Err(error))));
+            feeds.send(from, end.unwrap_or_else(|error| Brought::Ended(Err(error)))).await;
         });
         Feed { number, task: task.abort_handle(), signal }
     }
@@ -166,14 +164,15 @@ impl Feeds {
                     }
                 }
             };
-            self.send(from, Brought::Chunk(Held { chunk, room }));
+            self.send(from, Brought::Chunk(Held { chunk, room })).await;
         }
         Ok(Brought::Ended(Ok(listing.complete())))
     }
 
-    fn send(&self, from: Source, brought: Brought) {
+    /// Waits only for a walk that is not asked for its next step, for that takes in all there is.
+    async fn send(&self, from: Source, brought: Brought) {
         // Fails where the walk is gone, and this task will be too.
-        let _ = self.arrivals.send(Arrival { from, brought });
+        let _ = self.arrivals.send(Arrival { from, brought }).await;
     }
 
     fn try_room(&self, of_dir: &Arc<Semaphore>, cost: u32) -> Option<Room> {

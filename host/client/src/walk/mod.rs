@@ -49,7 +49,7 @@ impl Default for WalkLimits {
 pub struct Walk {
     limits: WalkLimits,
     feeds: Arc<Feeds>,
-    arrivals: mpsc::UnboundedReceiver<Arrival>,
+    arrivals: mpsc::Receiver<Arrival>,
     feeds_started: u64,
     plan: Plan<Dir>,
     /// The directories from the start to the one the walk is in.

@@ -1,3 +1,5 @@
+//! The order of a walk, what it asks for ahead, and what it does where a directory fails.
+
 use std::time::Duration;
 
 use super::*;

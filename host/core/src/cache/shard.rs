@@ -29,6 +29,10 @@ pub(super) struct Shard<W> {
 }
 
 /// What a shard knows of a name.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it lives on the stack; a box would be an allocation a hit"
+)]
 pub(super) enum Found {
     Entry(Entry),
     Absent,
@@ -267,6 +271,7 @@ impl<W> Shard<W> {
 
     /// Caches a run of a listing as it passes. `first` clears what an earlier listing left.
     /// Returns whether the listing is still being kept.
+    #[expect(clippy::too_many_arguments, reason = "parts of its one caller, which is generic")]
     pub(super) fn insert_run(
         &mut self,
         common: &Common,

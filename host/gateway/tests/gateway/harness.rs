@@ -234,7 +234,12 @@ impl Client {
         }
     }
 
-    pub(crate) async fn read(&self, file: u64, offset_bytes: u64, len: u32) -> Result<Vec<u8>, Failure> {
+    pub(crate) async fn read(
+        &self,
+        file: u64,
+        offset_bytes: u64,
+        len: u32,
+    ) -> Result<Vec<u8>, Failure> {
         let mut stream = self.stream(Request::Read { file, offset_bytes, len_bytes: len }).await;
         let mut content = Vec::new();
         loop {

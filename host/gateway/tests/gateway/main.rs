@@ -1,5 +1,7 @@
 //! The gateway with a real brick and real clients, over QUIC on loopback.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
 mod admin;
 mod eviction;
 mod harness;

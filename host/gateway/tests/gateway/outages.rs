@@ -8,7 +8,9 @@ use portcullis_gateway::GatewayConfig;
 use portcullis_transport::IdentitySet;
 use portcullis_wire::{ReplyFrame, Request};
 
-use crate::harness::{RunningBrick, Stand, any_port, drain_listing, frame, serve, serve_with, until};
+use crate::harness::{
+    RunningBrick, Stand, any_port, drain_listing, frame, serve, serve_with, until,
+};
 use crate::relay::Relay;
 use crate::tree;
 
@@ -61,10 +63,8 @@ async fn a_restart_that_takes_a_moment_fails_nothing() {
     let root = client.root().await;
     let address = brick.address;
     brick.stop().await;
-    until("the loss is noticed", async || {
-        (!stand.stats().await.bricks[0].connected).then_some(())
-    })
-    .await;
+    until("the loss is noticed", async || (!stand.stats().await.bricks[0].connected).then_some(()))
+        .await;
     let asking: Vec<_> = (0..10)
         .map(|number| {
             let client = client.clone();
@@ -181,8 +181,7 @@ async fn a_read_whose_brick_dies_fails_in_time() {
     let file = client.open(large.handle).await.unwrap();
     relay.cut_after(1_000_000);
     let begun = Instant::now();
-    let mut stream =
-        client.stream(Request::Read { file, offset_bytes: 0, len_bytes: LEN }).await;
+    let mut stream = client.stream(Request::Read { file, offset_bytes: 0, len_bytes: LEN }).await;
     let failure = loop {
         match frame(&mut stream).await {
             ReplyFrame::Data(_) => {}

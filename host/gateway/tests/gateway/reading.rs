@@ -53,7 +53,8 @@ async fn a_read_gives_the_bytes_asked_for_and_no_others() {
     let large = client.lookup(b.handle, b"large").await.unwrap();
     let file = client.open(large.handle).await.unwrap();
     let all = tree::content(2, 3_000_001);
-    for (offset, len) in [(0, 1), (4095, 8194), (262_143, 262_146), (2_999_999, 4096), (3_000_001, 5)]
+    for (offset, len) in
+        [(0, 1), (4095, 8194), (262_143, 262_146), (2_999_999, 4096), (3_000_001, 5)]
     {
         let end = (offset + len).min(all.len());
         let read = client.read(file, offset as u64, len as u32).await.unwrap();
@@ -136,10 +137,9 @@ async fn an_open_file_belongs_to_its_connection_and_is_closed_with_it() {
     assert_eq!(files.len(), 20);
     assert_eq!(open_here(&path), 20, "the brick is in this process");
     let file = *files.first().unwrap();
-    for request in [
-        Request::Read { file, offset_bytes: 0, len_bytes: 1 },
-        Request::Release { file },
-    ] {
+    for request in
+        [Request::Read { file, offset_bytes: 0, len_bytes: 1 }, Request::Release { file }]
+    {
         assert_eq!(other.call(request).await.unwrap_err().status, Status::BadFile);
     }
     assert_eq!(client.call(Request::Release { file }).await, Ok(Reply::Released));

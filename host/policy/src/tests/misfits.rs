@@ -34,8 +34,10 @@ fn a_harmless_guest_is_loaded() {
 #[test]
 fn bytes_that_are_no_component() {
     let text = bytes("text", b"#!/bin/sh\n".repeat(100));
-    assert_has(&refusal(text), "text: is not a WebAssembly component");
+    assert_has(&refusal(text), "text: is not a WebAssembly component: it does not begin as");
     assert_has(&refusal(bytes("nothing", Vec::new())), "is not a WebAssembly component");
+    let magic = bytes("magic", b"\0asm".to_vec());
+    assert_has(&refusal(magic), "is not a WebAssembly component: unexpected end");
     let module = bytes("module", Guest::default().module());
     assert_has(&refusal(module), "is a WebAssembly module and not a component");
     let padded = [Guest::default().component(), vec![0; 17 << 20]].concat();

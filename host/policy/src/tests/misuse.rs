@@ -75,6 +75,21 @@ fn a_trap() {
 }
 
 #[test]
+fn the_native_policy_is_told_of_every_resident() {
+    let host = Arc::new(TestHost::new(LIMITS.capacity_bytes));
+    for key in 0..1_000 {
+        host.request(key, 1_000);
+    }
+    let guest = Guest { on_events: "unreachable", ..Guest::default() };
+    let loaded = LoadedPolicy::load(bytes("guest", guest.component()), LIMITS);
+    let loaded = loaded.unwrap_or_else(|error| panic!("{error}"));
+    let driver = EvictionDriver::start(host, loaded).expect("a thread");
+    // The component was told once, and the native policy again.
+    let status = until("both", || Some(driver.status()).filter(|status| status.events == 2_000));
+    assert_eq!((status.kind, status.wasm_calls), (PolicyKind::Native, 1));
+}
+
+#[test]
 fn an_endless_loop() {
     let on_events = ENDLESS;
     let reason = "used more than 500 ms of CPU time in on-events";

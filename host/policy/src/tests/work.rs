@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::sync::Arc;
+use std::time::Duration;
 
 use portcullis_core::eviction::s3fifo::S3Fifo;
 use portcullis_core::eviction::{Class, Event, EvictionPolicy, ObjectId, Removal};
 use sha2::{Digest, Sha256};
 
 use super::host::TestHost;
-use super::{Chance, LIMITS, built, until};
+use super::{Chance, LIMITS, built, pause, until};
 use crate::component::compile;
 use crate::engine::Engine;
 use crate::instance::Instance;
@@ -128,7 +129,7 @@ fn a_driver_without_work_sleeps() {
     until("a full reserve", || (host.shortfall() == 0).then_some(()));
     until("sleep", || {
         let before = host.counts().drains;
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        pause(Duration::from_millis(50));
         (host.counts().drains == before).then_some(())
     });
     assert_eq!(driver.status().fallback_reason, "");

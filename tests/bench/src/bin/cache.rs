@@ -6,6 +6,8 @@
 //! than the memory it touches, so the time of a dependent read of memory of that size is printed
 //! beside it.
 
+#![allow(clippy::panic, reason = "a benchmark that cannot go on has failed")]
+
 use std::hint::black_box;
 use std::process::Command;
 

@@ -1,5 +1,7 @@
 //! A cached lookup over QUIC against a bare quinn echo of the same sizes, in one process each way.
 
+#![allow(clippy::panic, reason = "a benchmark that cannot go on has failed")]
+
 use std::sync::Arc;
 use std::time::Duration;
 

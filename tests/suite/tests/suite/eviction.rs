@@ -56,7 +56,7 @@ fn a_trap_fails_none_of_10_000_lookups_in_flight() {
     const FILES: usize = 1_000;
     let dir = tempfile::tempdir().expect("a directory");
     tree::wide(dir.path(), CLIENTS, FILES);
-    let component = policy("test/trap-third-batch").to_string_lossy().into_owned();
+    let component = guest("trap-third-batch").to_string_lossy().into_owned();
     let site = Site::start(dir.path(), &["--cache-bytes", "1MiB", "--eviction", &component]);
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {

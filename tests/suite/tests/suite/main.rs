@@ -1,5 +1,7 @@
 //! Whole processes: the finished binary, driven as a user would drive it. One module a subject.
 
+#![allow(clippy::panic, reason = "a test that cannot go on has failed")]
+
 mod admin;
 mod commands;
 mod eviction;

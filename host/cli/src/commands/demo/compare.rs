@@ -49,9 +49,8 @@ pub(super) fn compare(start: &Path, pass: &str, local: &Tree, found: &Tree) -> D
     unlisted.iter_mut().for_each(|paths| paths.sort_unstable());
     if unlisted[0] != unlisted[1] {
         let [on_disk, through] = unlisted.map(|paths| paths.len());
-        differences.add(format!(
-            "{pass}: {through} directories could not be listed, {on_disk} on disk"
-        ));
+        differences
+            .add(format!("{pass}: {through} directories could not be listed, {on_disk} on disk"));
     }
     differences
 }

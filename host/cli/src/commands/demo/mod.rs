@@ -1,7 +1,7 @@
 //! `portcullis demo [DIR]`: brick, gateway and client in one process, over real QUIC on loopback.
 //!
 //! The tree is walked locally ([`local`]) and twice through Portcullis, and each pass is compared
-//! with the local walk, entry by entry ([`compare`]).
+//! with the local walk, entry by entry ([`mod@compare`]).
 
 mod compare;
 mod local;
@@ -89,11 +89,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), CliError> {
     if account.equal { Ok(()) } else { Err(CliError::Told) }
 }
 
-async fn show(
-    dir: &Path,
-    identities: &IdentitySet,
-    served: &Served,
-) -> Result<Account, CliError> {
+async fn show(dir: &Path, identities: &IdentitySet, served: &Served) -> Result<Account, CliError> {
     let address = Address::root_of(served.address);
     let connect = async |role| {
         let identity = identities.identity(role)?;
@@ -104,8 +100,8 @@ async fn show(
     let failed = || CliError::request(address.given());
 
     let begun = Instant::now();
-    let local = local::walk(dir)
-        .map_err(|source| CliError::Local { path: dir.to_owned(), source })?;
+    let local =
+        local::walk(dir).map_err(|source| CliError::Local { path: dir.to_owned(), source })?;
     let mut passes = vec![Pass::timed("local", local.entries.len(), begun)];
     let mut account = Account {
         dir: dir.display().to_string(),
@@ -266,8 +262,10 @@ impl Account {
             Some(start) => format!(", sha256 {start}"),
             None => String::new(),
         };
-        let mut verdict =
-            format!("\npolicy  {} ({}{digest}), {} calls\n", policy.name, policy.kind, policy.calls);
+        let mut verdict = format!(
+            "\npolicy  {} ({}{digest}), {} calls\n",
+            policy.name, policy.kind, policy.calls
+        );
         if !policy.fallback_reason.is_empty() {
             verdict.push_str(&format!("        a fallback: {}\n", policy.fallback_reason));
         }

@@ -155,7 +155,7 @@ impl Export {
 
     /// Whether the directory `dir` still lies within the export.
     pub(crate) fn contains(&self, dir: BorrowedFd<'_>) -> Result<bool> {
-        let path = fd_path(dir)?;
+        let path = spelled_path(dir)?;
         if is_within(&path, &self.root_path.lock()) {
             return Ok(true);
         }
@@ -186,6 +186,23 @@ pub(crate) fn proc_path(fd: BorrowedFd<'_>) -> String {
 
 fn fd_path(fd: BorrowedFd<'_>) -> Result<Vec<u8>> {
     Ok(readlinkat(CWD, proc_path(fd), Vec::new())?.into_bytes())
+}
+
+/// The path of the directory `dir`, or of the nearest one above it that the kernel can spell: a
+/// path that is longer than a page it refuses. The root's can be spelled, so this leads out of the
+/// export only where `dir` lies out of it.
+fn spelled_path(dir: BorrowedFd<'_>) -> Result<Vec<u8>> {
+    let mut above: Option<OwnedFd> = None;
+    loop {
+        let at = above.as_ref().map_or(dir, |above| above.as_fd());
+        match fd_path(at) {
+            Err(Errno::NAMETOOLONG) => {
+                let flags = path_flags() | OFlags::DIRECTORY;
+                above = Some(openat(at, c"..", flags, Mode::empty())?);
+            }
+            path => return path,
+        }
+    }
 }
 
 fn is_within(path: &[u8], root: &[u8]) -> bool {
@@ -227,6 +244,7 @@ mod tests {
         let walked = export.open_path(export.root(), &names).expect("walked");
         let ino = |fd: &OwnedFd| stat(fd.as_fd()).expect("stat").ino();
         assert_eq!(ino(&walked), ino(&at));
+        assert_eq!(export.contains(at.as_fd()), Ok(true));
         let none = export.open_path(export.root(), &[]).expect("walked");
         assert_eq!(ino(&none), export.stat().ino());
     }

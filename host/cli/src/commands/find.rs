@@ -159,3 +159,29 @@ impl Printer {
         output.settle()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rewritten(line: &str) -> String {
+        let all = with_long_options(line.split(' ').map(OsString::from));
+        all.join(std::ffi::OsStr::new(" ")).into_string().expect("text")
+    }
+
+    #[test]
+    fn options_of_find_get_a_second_dash_and_nothing_else_does() {
+        for (given, expected) in [
+            ("portcullis find pc://h:1/ -printf %p", "portcullis find pc://h:1/ --printf %p"),
+            ("portcullis find -print0 pc://h:1/", "portcullis find --print0 pc://h:1/"),
+            (
+                "portcullis find x -printf -print0 -print",
+                "portcullis find x --printf -print0 --print",
+            ),
+            ("portcullis ls x -print0", "portcullis ls x -print0"),
+            ("portcullis find x -printx", "portcullis find x -printx"),
+        ] {
+            assert_eq!(rewritten(given), expected);
+        }
+    }
+}

@@ -125,6 +125,9 @@ mod tests {
         fs::write(dir.path().join("a/file"), "longer").expect("written");
         let found = walk(dir.path()).expect("walked");
         let said = compare(dir.path(), "first", &local, &found).shown;
-        assert_eq!(said, ["first: a/file: size, mtime differ; it changed on disk meanwhile"]);
+        // Within one tick of the kernel's clock the mtime stays.
+        let [said] = &said[..] else { panic!("{said:?}") };
+        assert!(said.starts_with("first: a/file: size"), "{said}");
+        assert!(said.ends_with("differ; it changed on disk meanwhile"), "{said}");
     }
 }

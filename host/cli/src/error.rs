@@ -59,6 +59,20 @@ impl CliError {
         move |source| CliError::Request { subject, source }
     }
 
+    /// Whether nothing that is left to do can succeed: nobody reads the output, or the gateway is
+    /// gone. Other failures concern one file.
+    pub(crate) fn ends_all(&self) -> bool {
+        let gone = |error: &ClientError| {
+            matches!(error, ClientError::Connect(_) | ClientError::Resolve { .. })
+        };
+        match self {
+            CliError::Output(_) => true,
+            CliError::Request { source, .. } => gone(source),
+            CliError::Connect(source) => gone(source),
+            _ => false,
+        }
+    }
+
     /// Tells the user in one line, and gives the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         match self {

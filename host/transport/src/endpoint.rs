@@ -7,7 +7,12 @@ use std::time::Duration;
 use portcullis_core::limits;
 use portcullis_wire::ALPN;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
-use quinn::{ClientConfig, Endpoint, IdleTimeout, ServerConfig, TransportConfig, VarInt};
+use quinn::{
+    ClientConfig, Endpoint, EndpointConfig, IdleTimeout, ServerConfig, TokioRuntime,
+    TransportConfig, VarInt,
+};
+use quinn_proto::RandomConnectionIdGenerator;
+use ring::hmac;
 use rustls::RootCertStore;
 use rustls::server::WebPkiClientVerifier;
 
@@ -21,6 +26,8 @@ pub const IDLE_TIMEOUT_MS: u32 = 6_000;
 pub const KEEP_ALIVE_MS: u64 = 1_500;
 /// How long connecting may take.
 pub const CONNECT_TIMEOUT_MS: u64 = 5_000;
+/// Bytes of a connection id (RFC 9000 5.1).
+const CONNECTION_ID_LEN_BYTES: usize = 8;
 /// Largest datagram probed for: what 9,000-byte jumbo frames hold.
 const DATAGRAM_LEN_BYTES_MAX: u16 = 8_952;
 
@@ -55,7 +62,7 @@ impl Server {
             .map_err(|error| TransportError::Tls(rustls::Error::General(error.to_string())))?;
         let mut config = ServerConfig::with_crypto(Arc::new(tls));
         config.transport_config(Arc::new(transport()));
-        let endpoint = Endpoint::server(config, address)
+        let endpoint = listen(address, identity, config)
             .map_err(|source| TransportError::Bind { address, source })?;
         Ok(Self { endpoint, role: identity.role })
     }
@@ -130,6 +137,25 @@ impl Connector {
             tracing::debug!("a peer did not acknowledge the end of its connection");
         }
     }
+}
+
+/// A server that was restarted tells its old peers so at once ("stateless reset", RFC 9000 10.3):
+/// its reset key outlives the process, since it comes from the private key and the address.
+/// Otherwise they would wait for [`IDLE_TIMEOUT_MS`] before they connect again.
+fn listen(
+    address: SocketAddr,
+    identity: &Identity,
+    config: ServerConfig,
+) -> std::io::Result<Endpoint> {
+    let socket = std::net::UdpSocket::bind(address)?;
+    let secret = hmac::Key::new(hmac::HMAC_SHA256, identity.key.secret_der());
+    let label = format!("portcullis stateless reset {}", socket.local_addr()?);
+    let reset_key = hmac::sign(&secret, label.as_bytes());
+    let reset_key = hmac::Key::new(hmac::HMAC_SHA256, reset_key.as_ref());
+    let mut endpoint = EndpointConfig::new(Arc::new(reset_key));
+    // The default generator knows its own ids only and lets those of the old process drop.
+    endpoint.cid_generator(|| Box::new(RandomConnectionIdGenerator::new(CONNECTION_ID_LEN_BYTES)));
+    Endpoint::new(endpoint, Some(config), socket, Arc::new(TokioRuntime))
 }
 
 fn roots(identity: &Identity) -> Result<RootCertStore, TransportError> {

@@ -21,6 +21,8 @@ use tracing::{debug, info, warn};
 use crate::endpoint::Server;
 use crate::identity::Role;
 
+/// How long a request may take to arrive whole: it is one small frame.
+const REQUEST_ARRIVAL_MS_MAX: u64 = 10_000;
 /// How long requests under way may take to finish once a server was told to stop.
 pub const DRAIN_MS_MAX: u64 = 10_000;
 /// How long a stopping server leaves its connections open after the last request, so that an
@@ -68,12 +70,25 @@ pub struct PeerGone;
 /// What a server counts of its connections.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Connections now.
+    /// Connections now, those whose handshake is under way among them.
     pub connections: AtomicUsize,
     /// Connections refused: no certificate of our CA, a wrong role, or too many.
     pub refused: AtomicU64,
     /// Frames that could not be read.
     pub bad_frames: AtomicU64,
+}
+
+impl Counters {
+    /// Counts a refused connection. Anybody can cause these, so only the 1st, 2nd, 4th, 8th ... is
+    /// logged for an administrator to see.
+    fn refuse(&self, peer: SocketAddr, reason: &dyn std::fmt::Display) {
+        let refused = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
+        if refused.is_power_of_two() {
+            warn!(%peer, %reason, refused, "connection refused");
+        } else {
+            debug!(%peer, %reason, refused, "connection refused");
+        }
+    }
 }
 
 /// Where the answer of one request goes.
@@ -183,13 +198,16 @@ impl Server {
                 incoming = self.endpoint.accept() => incoming,
             };
             let Some(incoming) = incoming else { break };
-            if counters.connections.load(Ordering::Relaxed) >= CONNECTIONS_MAX {
-                warn!(limit = CONNECTIONS_MAX, "connection refused: too many");
-                counters.refused.fetch_add(1, Ordering::Relaxed);
+            // Counted before the handshake, so that stalled ones count, too.
+            let place = Place::take(&counters);
+            if counters.connections.load(Ordering::Relaxed) > CONNECTIONS_MAX {
+                let reason = format!("over {CONNECTIONS_MAX} connections");
+                counters.refuse(incoming.remote_address(), &reason);
                 incoming.refuse();
                 continue;
             }
             let connection = Serving {
+                _place: place,
                 service: service.clone(),
                 counters: counters.clone(),
                 stopping: stopping.clone(),
@@ -211,8 +229,25 @@ impl Server {
     }
 }
 
+/// A connection that counts, until it is dropped.
+struct Place(Arc<Counters>);
+
+impl Place {
+    fn take(counters: &Arc<Counters>) -> Self {
+        counters.connections.fetch_add(1, Ordering::Relaxed);
+        Self(counters.clone())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// One connection being served.
 struct Serving<S> {
+    _place: Place,
     service: Arc<S>,
     counters: Arc<Counters>,
     stopping: CancellationToken,
@@ -225,11 +260,7 @@ impl<S: Service> Serving<S> {
         let address = incoming.remote_address();
         let connection = match incoming.await {
             Ok(connection) => connection,
-            Err(error) => {
-                self.counters.refused.fetch_add(1, Ordering::Relaxed);
-                warn!(peer = %address, %error, "connection refused");
-                return;
-            }
+            Err(error) => return self.counters.refuse(address, &error),
         };
         let admitted = peer_role(&connection)
             .ok_or_else(|| Failure::new(Status::WrongRole, "the certificate names no known role"))
@@ -240,16 +271,13 @@ impl<S: Service> Serving<S> {
         let (role, session) = match admitted {
             Ok(admitted) => admitted,
             Err(failure) => {
-                self.counters.refused.fetch_add(1, Ordering::Relaxed);
-                warn!(peer = %address, reason = %failure, "connection refused");
+                self.counters.refuse(address, &failure);
                 connection.close(VarInt::from_u32(1), failure.to_string().as_bytes());
                 return;
             }
         };
-        self.counters.connections.fetch_add(1, Ordering::Relaxed);
         info!(peer = %address, %role, serving = %self.role, "connected");
         self.requests(&connection, address, &session).await;
-        self.counters.connections.fetch_sub(1, Ordering::Relaxed);
         info!(peer = %address, "disconnected");
     }
 
@@ -307,12 +335,14 @@ enum Unreadable {
 async fn read_request(mut recv: RecvStream) -> Result<Request, Unreadable> {
     use quinn::ReadToEndError;
     let max_bytes = HEADER_LEN + REQUEST_LEN_BYTES_MAX;
-    match recv.read_to_end(max_bytes).await {
-        Ok(bytes) => codec::decode_request(Bytes::from(bytes)).map_err(Unreadable::Bad),
-        Err(ReadToEndError::TooLong) => {
+    let limit = Duration::from_millis(REQUEST_ARRIVAL_MS_MAX);
+    match tokio::time::timeout(limit, recv.read_to_end(max_bytes)).await {
+        Ok(Ok(bytes)) => codec::decode_request(Bytes::from(bytes)).map_err(Unreadable::Bad),
+        Ok(Err(ReadToEndError::TooLong)) => {
             Err(Unreadable::Bad(CodecError::TooLong { len_bytes: max_bytes + 1, max_bytes }))
         }
-        Err(ReadToEndError::Read(_)) => Err(Unreadable::Gone),
+        Ok(Err(ReadToEndError::Read(_))) => Err(Unreadable::Gone),
+        Err(_) => Err(Unreadable::Bad(CodecError::Truncated)),
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), CliError> {
         };
         match print(&client, address, &mut output).await {
             Ok(()) => {}
-            Err(error @ CliError::Output(_)) => return Err(error),
+            Err(error) if error.ends_all() => return Err(error),
             Err(error) => {
                 complain(&error.to_string());
                 failed = true;

@@ -94,7 +94,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), CliError> {
         };
         match told {
             Ok(()) => progress.entry(0),
-            Err(error @ CliError::Output(_)) => return Err(error),
+            Err(error) if error.ends_all() => return Err(error),
             Err(error) => {
                 progress.suspend(|| complain(&error.to_string()));
                 failed = true;

@@ -63,7 +63,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), CliError> {
     while let Some(item) = items.recv().await {
         match item {
             Ok(item) => writer.write(item).await?,
-            Err(error) => writer.warn(&error.to_string()),
+            Err(error) => writer.tell(error)?,
         }
     }
     writer.end()?;
@@ -215,7 +215,7 @@ impl Writer {
             }
             Ok(Content::Open(file)) => self.large(path, file).await?,
             Err(error) => {
-                self.warn(&CliError::request(path)(error).to_string());
+                self.tell(CliError::request(path)(error))?;
                 return Ok(false);
             }
         }
@@ -241,7 +241,7 @@ impl Writer {
                 }
                 Ok(None) => break,
                 Err(error) => {
-                    self.warn(&CliError::request(path)(error).to_string());
+                    self.tell(CliError::request(path)(error))?;
                     break;
                 }
             }
@@ -287,6 +287,15 @@ impl Writer {
     fn end(&mut self) -> Result<(), CliError> {
         push_end(self.output.buffer(), self.len_bytes);
         self.output.flush()
+    }
+
+    /// Tells of a failure, unless it ends all; then the archive is left without its end.
+    fn tell(&mut self, error: CliError) -> Result<(), CliError> {
+        if error.ends_all() {
+            return Err(error);
+        }
+        self.warn(&error.to_string());
+        Ok(())
     }
 
     fn warn(&mut self, message: &str) {

@@ -41,6 +41,21 @@ fn a_dead_brick_fails_requests_in_bounded_time_and_its_return_mends_them() {
     assert!(brick.connected && brick.connects >= 2, "{brick:?}");
 }
 
+/// The restarted brick tells its old peer at once that it knows it no more. Without that, the
+/// gateway would wait for its connection to time out, which takes longer than this gateway allows.
+#[test]
+fn a_brick_that_comes_back_at_once_is_used_at_once() {
+    let dir = tempfile::tempdir().expect("a directory");
+    tree::small(dir.path());
+    let local = std::fs::read(dir.path().join("a/one")).expect("it was made");
+    let mut site = Site::start(dir.path(), &["--brick-timeout", "3s"]);
+    assert_eq!(site.stdout("cat", "/a/one", &[]), local);
+    site.kill_brick();
+    site.restart_brick();
+    let cat = site.run("cat", "/a/one", &[]);
+    assert!(cat.status.success(), "{}", String::from_utf8_lossy(&cat.stderr));
+}
+
 /// Handles outlive both servers: what a client holds is good after a restart.
 #[test]
 fn a_handle_outlives_a_restart_of_its_brick() {

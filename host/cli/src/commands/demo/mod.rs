@@ -140,7 +140,11 @@ async fn walk(client: &Client, label: &'static str) -> Result<Tree, CliError> {
     while let Some(step) = walk.next().await {
         match step {
             Step::Failed { path, error } => {
-                progress.suspend(|| complain(&CliError::request(path)(error).to_string()));
+                let error = CliError::request(path)(error);
+                if error.ends_all() {
+                    return Err(error);
+                }
+                progress.suspend(|| complain(&error.to_string()));
                 tree.unlisted.push(path.strip_prefix(b"/").unwrap_or(path).to_vec());
             }
             Step::Visit(visit) => {

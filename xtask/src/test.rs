@@ -31,12 +31,16 @@ pub(crate) fn test(root: &Path, filter: Option<&str>) -> Result<ExitCode> {
 
 fn steps(root: &Path) -> [(&'static str, Command); 3] {
     let mut checked = run::cargo(root, &["test", "--no-fail-fast"]);
-    let mut rest = run::cargo(root, &["test", "--no-fail-fast", "--release", "--workspace"]);
+    // The same packages are selected for both, and with them the same features of what they share.
+    let release = ["test", "--no-fail-fast", "--release", "--workspace"];
+    let mut rest = run::cargo(root, &release);
+    let mut suite = run::cargo(root, &release);
     for package in CHECKED {
         checked.args(["--package", package]);
         rest.args(["--exclude", package]);
+        suite.args(["--exclude", package]);
     }
     rest.args(["--exclude", SUITE]);
-    let suite = run::cargo(root, &["test", "--release", "--package", SUITE]);
+    suite.args(["--test", "suite"]);
     [("pure crates", checked), ("other crates", rest), ("whole processes", suite)]
 }

@@ -11,10 +11,10 @@ use wit_component::{ComponentEncoder, DecodedWasm};
 
 use crate::run;
 
-/// The policies we ship, one folder each under `plugins/`: `target/policies/NAME.wasm`.
-const SHIPPED: &[&str] = &["s3fifo", "lru"];
-/// Policies that misbehave, under `tests/suite/guests/`: `target/policies/test/NAME.wasm`.
-const GUESTS: &[&str] = &["trap-third-batch"];
+/// The policies we ship, one folder each: `target/policies/NAME.wasm`.
+const SHIPPED: &str = "plugins";
+/// Policies that misbehave, one folder each: `target/policies/test/NAME.wasm`.
+const GUESTS: &str = "tests/suite/guests";
 /// What a component may import, whatever the version.
 const IMPORTS: &[&str] = &["portcullis:policy/log"];
 /// Cargo's profile for policies.
@@ -23,15 +23,39 @@ const WASM_TARGET: &str = "wasm32-unknown-unknown";
 
 /// Builds the policies we ship.
 pub(crate) fn build(root: &Path) -> Result<Vec<PathBuf>> {
-    build_all(root, "portcullis-plugin", SHIPPED, &run::target_dir(root).join("policies"))
+    build_all(
+        root,
+        "portcullis-plugin",
+        &names(root, SHIPPED)?,
+        &run::target_dir(root).join("policies"),
+    )
 }
 
 /// Builds the policies that only tests use.
 pub(crate) fn build_guests(root: &Path) -> Result<Vec<PathBuf>> {
-    build_all(root, "portcullis-guest", GUESTS, &run::target_dir(root).join("policies/test"))
+    build_all(
+        root,
+        "portcullis-guest",
+        &names(root, GUESTS)?,
+        &run::target_dir(root).join("policies/test"),
+    )
 }
 
-fn build_all(root: &Path, prefix: &str, names: &[&str], dir: &Path) -> Result<Vec<PathBuf>> {
+/// The crates in a folder, by the names of theirs.
+fn names(root: &Path, folder: &str) -> Result<Vec<String>> {
+    let folder = root.join(folder);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+        let entry = entry?;
+        if entry.path().join("Cargo.toml").exists() {
+            names.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn build_all(root: &Path, prefix: &str, names: &[String], dir: &Path) -> Result<Vec<PathBuf>> {
     let mut cargo =
         run::cargo(root, &["build", "--lib", "--target", WASM_TARGET, "--profile", PROFILE]);
     for name in names {

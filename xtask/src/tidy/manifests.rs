@@ -34,6 +34,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 const ROOMS: &[(&str, &[&str])] = &[
     ("bincode", &["portcullis-wire"]),
     ("wasmtime", &["portcullis-policy"]),
+    ("quinn-proto", &["portcullis-transport"]),
     ("quinn", &["portcullis-transport", "portcullis-suite", "portcullis-bench"]),
 ];
 

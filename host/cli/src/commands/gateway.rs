@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     /// Eviction policy, a WebAssembly component [default: the S3-FIFO component that is built in]
     #[arg(long, value_name = "FILE")]
     eviction: Option<PathBuf>,
-    /// Where to serve /healthz and /metrics over HTTP, without any authentication
+    /// Where to serve /healthz, /readyz and /metrics over HTTP, without any authentication
     #[arg(long, value_name = "HOST:PORT")]
     admin: Option<String>,
     /// How old an answer from the cache may be [default: 60s]

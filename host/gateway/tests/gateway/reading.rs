@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 
 use portcullis_core::Status;
 use portcullis_core::limits::READ_LEN_BYTES_MAX;
@@ -135,7 +133,7 @@ async fn an_open_file_belongs_to_its_connection_and_is_closed_with_it() {
         files.insert(client.open(one.handle).await.unwrap());
     }
     assert_eq!(files.len(), 20);
-    assert_eq!(open_here(&path), 20, "the brick is in this process");
+    assert_eq!(tree::open_here(&path), 20, "the brick is in this process");
     let file = *files.first().unwrap();
     for request in
         [Request::Read { file, offset_bytes: 0, len_bytes: 1 }, Request::Release { file }]
@@ -144,20 +142,12 @@ async fn an_open_file_belongs_to_its_connection_and_is_closed_with_it() {
     }
     assert_eq!(client.call(Request::Release { file }).await, Ok(Reply::Released));
     assert_eq!(client.read(file, 0, 1).await.unwrap_err().status, Status::BadFile);
-    until("a released file is closed", async || (open_here(&path) == 19).then_some(())).await;
+    until("a released file is closed", async || (tree::open_here(&path) == 19).then_some(())).await;
     client.0.close("done");
     until("the files of a client that left are closed", async || {
-        (open_here(&path) == 0).then_some(())
+        (tree::open_here(&path) == 0).then_some(())
     })
     .await;
-}
-
-/// Descriptors of this process that are open on a file.
-fn open_here(path: &Path) -> usize {
-    let identity = |path: &Path| fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
-    let wanted = identity(path);
-    let open = fs::read_dir("/proc/self/fd").unwrap();
-    open.filter(|fd| fd.as_ref().is_ok_and(|fd| identity(&fd.path()) == wanted)).count()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use portcullis_wire::{ReplyFrame, Request};
 
-use crate::harness::{by_name, drain_listing, frame, serve, serve_with};
+use crate::harness::{by_name, drain_listing, frame, serve, serve_with, until};
 use crate::tree;
 
 /// Far more than windows and scans hold: a listing of it that is not read comes to a halt.
@@ -41,7 +41,7 @@ async fn a_listing_that_nobody_keeps_up_with_still_fills_the_cache() {
     let root = slow.root().await;
     let mut stalled = slow.stream(Request::List { dir: root, after: Vec::new() }).await;
     frame(&mut stalled).await;
-    crate::harness::until("the whole listing is cached", async || {
+    until("the whole listing is cached", async || {
         (stand.stats().await.cache.entries >= ENTRIES as u64).then_some(())
     })
     .await;
@@ -55,19 +55,25 @@ async fn a_listing_that_nobody_keeps_up_with_still_fills_the_cache() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_listing_whose_client_left_is_cancelled() {
-    let dir = tree::flat(ENTRIES);
-    // What is run on into the cache alone would show in the bytes received.
+    let dir = tempfile::tempdir().unwrap();
+    let sub = dir.path().join("sub");
+    fs::create_dir(&sub).unwrap();
+    tree::fill(&sub, ENTRIES);
     let (_brick, stand) = serve(dir.path());
-    let (whole, leaver) = (stand.client().await, stand.client().await);
+    let (stayer, leaver) = (stand.client().await, stand.client().await);
     let root = leaver.root().await;
-    let mut left = leaver.stream(Request::List { dir: root, after: Vec::new() }).await;
+    let handle = leaver.lookup(root, b"sub").await.unwrap().handle;
+    let mut left = leaver.stream(Request::List { dir: handle, after: Vec::new() }).await;
     frame(&mut left).await;
     leaver.0.close("gone");
     drop(left);
+    // The brick is in this process, and holds the directory open while it lists it.
+    until("the brick stops listing", async || (tree::open_here(&sub) == 0).then_some(())).await;
+    let received_bytes = stand.stats().await.bricks[0].received_bytes;
+    assert!(received_bytes < 80 * ENTRIES as u64, "{received_bytes} bytes are the whole listing");
     // The cancelled listing is neither complete nor in the way of the next one.
-    assert_eq!(whole.list(root).await.len(), ENTRIES);
-    assert_eq!(whole.list(root).await.len(), ENTRIES);
-    assert!(stand.brick_requests().await["list"] <= 2);
+    assert_eq!(stayer.list(handle).await.len(), ENTRIES);
+    assert_eq!(stand.brick_requests().await["list"], 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

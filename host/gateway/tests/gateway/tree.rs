@@ -54,6 +54,14 @@ pub(crate) fn flat_names(count: usize) -> std::collections::BTreeSet<Vec<u8>> {
     (0..count).map(|number| format!("name-{number}").into_bytes()).collect()
 }
 
+/// Descriptors of this process that are open on a file.
+pub(crate) fn open_here(path: &Path) -> usize {
+    let identity = |path: &Path| fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
+    let wanted = identity(path);
+    let open = fs::read_dir("/proc/self/fd").unwrap();
+    open.filter(|fd| fd.as_ref().is_ok_and(|fd| identity(&fd.path()) == wanted)).count()
+}
+
 /// Everything below a directory by path, as the client sees it.
 pub(crate) async fn walk(client: &Client, root: Handle) -> BTreeMap<Vec<u8>, Entry> {
     let mut all = BTreeMap::new();

@@ -22,6 +22,14 @@ pub(crate) fn in_ci() -> bool {
 pub(crate) fn cargo(root: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root).args(args);
+    // What cargo tells this program of itself. Build scripts look at it (that of ring does), and
+    // would run again each time that cargo is called from here and from a shell in turn.
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy();
+        if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&*name);
+        }
+    }
     command
 }
 

@@ -55,8 +55,11 @@ pub fn soaking() -> bool {
     std::env::var_os("PORTCULLIS_SOAK").is_some()
 }
 
-/// The build directory: a test runs as `TARGET/PROFILE/deps/NAME`.
+/// The build directory: a test runs as `TARGET/PROFILE/deps/NAME`, a benchmark as
+/// `TARGET/PROFILE/NAME`.
 fn target() -> PathBuf {
-    let exe = std::env::current_exe().expect("a test knows its own path");
-    exe.ancestors().nth(3).expect("a test lies in the build directory").to_owned()
+    let exe = std::env::current_exe().expect("a program knows its own path");
+    let is_test = exe.parent().is_some_and(|dir| dir.ends_with("deps"));
+    let target = exe.ancestors().nth(if is_test { 3 } else { 2 });
+    target.expect("a program lies in a build directory").to_owned()
 }

@@ -42,8 +42,9 @@ fn time(command: &mut Command) -> Duration {
 }
 
 fn print_equal(site: &Site, tree: &Path) {
-    let through = portcullis_suite::find::through(site, "/", FORMAT);
-    let local = portcullis_suite::find::local(tree, FORMAT);
+    let everything = portcullis_suite::find::EVERYTHING;
+    let through = portcullis_suite::find::through(site, "/", everything);
+    let local = portcullis_suite::find::local(tree, everything);
     portcullis_suite::find::assert_equal(&through, &local);
     println!("every entry is as the local find prints it: {}", through.len());
 }

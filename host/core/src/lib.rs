@@ -8,6 +8,8 @@
 //! - [`cache`]: the dentry cache with its single-flight fills and its fence against late fills.
 //! - [`scan`]: a listing on its way from a brick, shared by all who list the same directory.
 //! - [`eviction`]: what an eviction policy sees and answers, and the native policies.
+//! - [`watch`]: watches and leases: how a change reaches everyone who cached what it makes untrue.
+//! - [`replay`]: a request that is asked again is applied once.
 //! - [`status`]: how a request fails, and the table to errno.
 //! - [`limits`]: every bound, with its name, in one place.
 
@@ -18,10 +20,12 @@ pub mod entry;
 pub mod eviction;
 pub mod handle;
 pub mod limits;
+pub mod replay;
 pub mod scan;
 pub mod status;
 #[cfg(test)]
 mod testing;
+pub mod watch;
 
 pub use attr::{Attr, FileKind, Timestamp};
 pub use chunk::{Chunk, ChunkBuilder};

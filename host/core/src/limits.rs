@@ -23,9 +23,14 @@ pub const BRICKS_MAX: usize = 256;
 /// Largest frame on a stream, header excluded.
 pub const FRAME_LEN_BYTES_MAX: usize = 1024 * 1024;
 /// Largest request, which is one frame.
-pub const REQUEST_LEN_BYTES_MAX: usize = 8 * 1024;
+pub const REQUEST_LEN_BYTES_MAX: usize = 16 * 1024;
 /// Data carried by one frame of a read.
 pub const READ_FRAME_LEN_BYTES: usize = 256 * 1024;
+/// Bytes one write may bring.
+pub const WRITE_LEN_BYTES_MAX: u32 = 1024 * 1024;
+/// Supplementary groups of a caller that travel with its request (`NGROUPS_MAX` is more; further
+/// ones are left out).
+pub const CALLER_GROUPS_MAX: usize = 1024;
 /// Bytes one read request may ask for.
 pub const READ_LEN_BYTES_MAX: u32 = 16 * 1024 * 1024;
 /// Requests one connection may have under way (QUIC bidirectional streams).
@@ -60,6 +65,32 @@ pub const FILL_WAITERS_MAX: usize = 65_536;
 pub const CACHE_SHARDS: usize = 64;
 /// Smallest cache that can be asked for.
 pub const CACHE_BYTES_MIN: u64 = 1024 * 1024;
+
+/// How long the caching side of a session may answer from its cache after it sent a renewal.
+pub const LEASE_MS: u64 = 4000;
+/// How long the answering side holds a lease after it took a renewal. Longer than [`LEASE_MS`] by
+/// a quarter: far more than two clocks drift apart in that time.
+pub const LEASE_HELD_MS: u64 = 5000;
+/// How often a lease is renewed.
+pub const LEASE_RENEW_MS: u64 = 1000;
+/// Watches of all sessions of one tier; beyond it a session watches everything.
+pub const WATCHES_MAX: usize = 8 * 1024 * 1024;
+/// Names of one directory told one by one before a session is told to forget all of them.
+pub const NAMES_TOLD_MAX: u8 = 64;
+/// Changes remembered, so that an answer that was read while something changed is noticed.
+pub const RECENT_CHANGES_MAX: usize = 1024;
+/// Changes that wait to be told to one session; beyond it the session forgets everything.
+pub const CHANGES_QUEUED_MAX: usize = 4096;
+/// Changes told in one message.
+pub const CHANGES_TOLD_MAX: usize = 256;
+/// Messages with changes that one session has not acknowledged.
+pub const TELLS_IN_FLIGHT_MAX: usize = 8;
+
+/// Operations of one client whose answers are kept, so that one asked again is applied once.
+pub const REPLAYS_PER_CLIENT_MAX: usize = 4096;
+/// Operations of all clients whose answers are kept; beyond it whole clients are forgotten, the one
+/// that was quiet for longest first.
+pub const REPLAYS_MAX: usize = 256 * 1024;
 
 /// Events handed to an eviction policy in one call.
 pub const POLICY_EVENTS_MAX: usize = 4096;
@@ -114,6 +145,10 @@ pub const MOUNT_DIR_POSITIONS_MAX: usize = 16 * 1024 * 1024;
 const _: () = assert!(CHUNK_LEN_BYTES_MAX <= u16::MAX as usize);
 const _: () = assert!(CHUNK_LEN_BYTES_MAX < FRAME_LEN_BYTES_MAX);
 const _: () = assert!(READ_FRAME_LEN_BYTES < FRAME_LEN_BYTES_MAX);
+const _: () = assert!(XATTR_LEN_BYTES_MAX <= WRITE_LEN_BYTES_MAX as usize);
+const _: () = assert!(
+    CALLER_GROUPS_MAX * 4 + LINK_TARGET_LEN_MAX + 2 * NAME_LEN_MAX < REQUEST_LEN_BYTES_MAX - 512
+);
 const _: () = assert!(XATTR_LEN_BYTES_MAX + 1024 < FRAME_LEN_BYTES_MAX);
 const _: () = assert!(HANDLE_LEN_MAX <= u8::MAX as usize);
 const _: () = assert!(NAME_LEN_MAX <= u8::MAX as usize);
@@ -121,6 +156,10 @@ const _: () = assert!(RESERVE_MAX <= POLICY_VICTIMS_MAX);
 const _: () = assert!(POLICY_VICTIMS_MAX * size_of::<u64>() < POLICY_ANSWER_LEN_BYTES_MAX);
 const _: () = assert!(POLICY_STACK_BYTES_MAX * 4 <= POLICY_THREAD_STACK_BYTES);
 const _: () = assert!(CACHE_SHARDS.is_power_of_two());
+const _: () = assert!(LEASE_MS + LEASE_MS / 4 <= LEASE_HELD_MS);
+const _: () = assert!(LEASE_RENEW_MS * 3 < LEASE_MS);
+const _: () =
+    assert!(CHANGES_TOLD_MAX * (NAME_LEN_MAX + HANDLE_LEN_MAX + 32) < FRAME_LEN_BYTES_MAX);
 // One entry of the greatest size always fits an empty chunk.
 const _: () =
     assert!(NAME_LEN_MAX + LINK_TARGET_LEN_MAX + HANDLE_LEN_MAX + 512 < CHUNK_LEN_BYTES_MAX);

@@ -41,12 +41,16 @@ statuses! {
     NoDevice = 6, "no such device or address";
     /// Not an open file of this connection (EBADF).
     BadFile = 9, "not an open file of this connection";
-    /// Too many requests at once (EAGAIN).
+    /// The arguments are too long together (E2BIG).
+    TooLong = 7, "too long";
+    /// Too many requests at once, or a lock is held by somebody else (EAGAIN).
     Busy = 11, "busy, try again";
     /// Out of memory (ENOMEM).
     NoMemory = 12, "out of memory";
     /// Permission denied (EACCES).
     AccessDenied = 13, "permission denied";
+    /// In use: a mount point, or what another operation holds (EBUSY).
+    InUse = 16, "in use";
     /// The entry exists (EEXIST).
     Exists = 17, "file exists";
     /// Beyond the file system that is exported (EXDEV).
@@ -59,16 +63,26 @@ statuses! {
     InvalidArgument = 22, "invalid argument";
     /// Too many open files (ENFILE).
     TooManyOpen = 23, "too many open files";
+    /// The operation does not apply to this kind of file (ENOTTY).
+    NotTerminal = 25, "inappropriate operation for this file";
+    /// The program is being executed (ETXTBSY).
+    TextBusy = 26, "text file busy";
     /// The offset or length is out of range (EFBIG).
     TooBig = 27, "file too large";
     /// No space left (ENOSPC).
     NoSpace = 28, "no space left on device";
     /// The file system is read-only (EROFS).
     ReadOnly = 30, "read-only file system";
+    /// The file has as many names as it can have (EMLINK).
+    TooManyLinks = 31, "too many links";
     /// A result does not fit the caller's buffer (ERANGE).
     Range = 34, "result does not fit";
+    /// Waiting for this lock would never end (EDEADLK).
+    Deadlock = 35, "a deadlock would come of it";
     /// The name is over 255 bytes (ENAMETOOLONG).
     NameTooLong = 36, "file name too long";
+    /// No more locks can be had (ENOLCK).
+    NoLocks = 37, "no locks available";
     /// The directory is not empty (ENOTEMPTY).
     NotEmpty = 39, "directory not empty";
     /// Too many symbolic links (ELOOP).
@@ -103,20 +117,27 @@ impl Status {
             4 => Self::Interrupted,
             6 | 19 => Self::NoDevice,
             9 => Self::BadFile,
-            11 | 16 => Self::Busy,
+            7 => Self::TooLong,
+            11 => Self::Busy,
             12 => Self::NoMemory,
             13 => Self::AccessDenied,
+            16 => Self::InUse,
             17 => Self::Exists,
             18 => Self::CrossDevice,
             20 => Self::NotDirectory,
             21 => Self::IsDirectory,
             22 => Self::InvalidArgument,
             23 | 24 => Self::TooManyOpen,
+            25 => Self::NotTerminal,
+            26 => Self::TextBusy,
             27 => Self::TooBig,
             28 => Self::NoSpace,
             30 => Self::ReadOnly,
+            31 => Self::TooManyLinks,
             34 => Self::Range,
+            35 => Self::Deadlock,
             36 => Self::NameTooLong,
+            37 => Self::NoLocks,
             39 => Self::NotEmpty,
             40 => Self::Loop,
             61 => Self::NoAttribute,

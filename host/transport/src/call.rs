@@ -1,16 +1,19 @@
-//! The client's side of a request: one bidirectional stream each.
+//! The client's side of a connection: one bidirectional stream a request, and recalls from the
+//! server on streams of its own.
 
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use portcullis_core::Status;
-use portcullis_core::limits::STREAM_WINDOW_BYTES;
+use portcullis_core::limits::{READ_FRAME_LEN_BYTES, STREAM_WINDOW_BYTES};
+use portcullis_core::watch::{Change, Tell};
 use portcullis_wire::message::Failure;
 use portcullis_wire::{CodecError, Reply, ReplyFrame, Request, codec, frame};
-use quinn::{ConnectionError, ReadError, RecvStream, VarInt, WriteError};
+use quinn::{ConnectionError, ReadError, RecvStream, SendStream, VarInt, WriteError};
 use thiserror::Error;
+use tracing::warn;
 
 /// Why a request has no answer, or not the one hoped for.
 #[derive(Debug, Error)]
@@ -53,11 +56,19 @@ impl Connection {
     /// # Errors
     /// [`CallError`]; [`CallError::Failed`] is the server's own answer.
     pub async fn call(&self, request: &Request) -> Result<Reply, CallError> {
-        match self.stream(request).await?.next().await? {
-            ReplyFrame::Reply(reply) => Ok(reply),
-            ReplyFrame::Failure(failure) => Err(CallError::Failed(failure)),
-            other => Err(CallError::Protocol(misplaced(&other))),
+        only_reply(self.stream(request).await?.next().await?)
+    }
+
+    /// Sends a request that has a body and is answered by one message.
+    ///
+    /// # Errors
+    /// As [`Connection::call`].
+    pub async fn call_with(&self, request: &Request, body: &[Bytes]) -> Result<Reply, CallError> {
+        let mut sending = self.begin(request).await?;
+        for piece in body {
+            sending.piece(piece.clone()).await?;
         }
+        only_reply(sending.finish()?.next().await?)
     }
 
     /// Sends a request that is answered by a series of frames.
@@ -65,22 +76,35 @@ impl Connection {
     /// # Errors
     /// The request is over its limit, or the connection is lost.
     pub async fn stream(&self, request: &Request) -> Result<ReplyStream, CallError> {
+        self.begin(request).await?.finish()
+    }
+
+    /// Sends a request whose body follows.
+    ///
+    /// # Errors
+    /// The request is over its limit, or the connection is lost.
+    pub async fn begin(&self, request: &Request) -> Result<Sending, CallError> {
         let request = codec::encode_request(request)?;
-        let (mut send, recv) = self.inner.open_bi().await.map_err(lost)?;
-        let sent = async {
-            send.write_chunk(request).await.map_err(|error| match error {
-                WriteError::ConnectionLost(error) => lost(error),
-                other => CallError::Lost(other.to_string()),
-            })?;
-            send.finish().map_err(|error| CallError::Lost(error.to_string()))
-        };
-        // A server that refuses the request stops reading it; its answer says why.
-        if let Err(error) = sent.await
-            && self.inner.close_reason().is_some()
-        {
-            return Err(error);
+        let (send, recv) = self.inner.open_bi().await.map_err(lost)?;
+        let mut sending = Sending { connection: self.inner.clone(), send, recv };
+        sending.write(&mut [request]).await?;
+        Ok(sending)
+    }
+
+    /// The next word of changes from the server, on whichever stream it comes.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    pub async fn next_recall(&self) -> Result<Recall, CallError> {
+        loop {
+            let (send, recv) = self.inner.accept_bi().await.map_err(lost)?;
+            match Recall::receive(send, recv).await {
+                Ok(recall) => return Ok(recall),
+                Err(CallError::Lost(reason)) => return Err(CallError::Lost(reason)),
+                // It is not acknowledged, so the server ends the lease.
+                Err(error) => warn!(%error, "a word of changes that cannot be read"),
+            }
         }
-        Ok(ReplyStream { recv, buffer: BytesMut::new(), received_bytes: 0 })
     }
 
     /// Resolves when the connection is lost or closed, with the reason.
@@ -96,6 +120,98 @@ impl Connection {
     /// Ends the connection.
     pub fn close(&self, reason: &str) {
         self.inner.close(VarInt::from_u32(0), reason.as_bytes());
+    }
+}
+
+fn only_reply(frame: ReplyFrame) -> Result<Reply, CallError> {
+    match frame {
+        ReplyFrame::Reply(reply) => Ok(reply),
+        ReplyFrame::Failure(failure) => Err(CallError::Failed(failure)),
+        other => Err(CallError::Protocol(misplaced(&other))),
+    }
+}
+
+/// A request whose body is being sent. Dropping it gives the request up.
+#[derive(Debug)]
+pub struct Sending {
+    connection: quinn::Connection,
+    send: SendStream,
+    recv: RecvStream,
+}
+
+impl Sending {
+    /// Sends a piece of the body; waits while the server does not keep up.
+    ///
+    /// # Errors
+    /// The connection is lost. A server that refuses the request is no error here: its answer says
+    /// why.
+    pub async fn piece(&mut self, mut piece: Bytes) -> Result<(), CallError> {
+        while !piece.is_empty() {
+            let part = piece.split_to(piece.len().min(READ_FRAME_LEN_BYTES));
+            let header = Bytes::copy_from_slice(&codec::data_header(part.len()));
+            self.write(&mut [header, part]).await?;
+        }
+        Ok(())
+    }
+
+    /// Ends the request; what follows is its answer.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    pub fn finish(mut self) -> Result<ReplyStream, CallError> {
+        // A server that refused the request has stopped this side already.
+        if self.send.finish().is_err()
+            && let Some(reason) = self.connection.close_reason()
+        {
+            return Err(lost(reason));
+        }
+        Ok(ReplyStream { recv: self.recv, buffer: BytesMut::new(), received_bytes: 0 })
+    }
+
+    async fn write(&mut self, parts: &mut [Bytes]) -> Result<(), CallError> {
+        match self.send.write_all_chunks(parts).await {
+            Err(WriteError::ConnectionLost(error)) => Err(lost(error)),
+            Err(_) if let Some(reason) = self.connection.close_reason() => Err(lost(reason)),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+}
+
+/// Changes that a server tells of.
+#[derive(Debug)]
+pub struct Recall {
+    tell: Tell,
+    send: SendStream,
+}
+
+impl Recall {
+    async fn receive(send: SendStream, mut recv: RecvStream) -> Result<Self, CallError> {
+        let mut buffer = BytesMut::new();
+        loop {
+            if let Some(frame) = frame::take(&mut buffer)? {
+                return Ok(Self { tell: codec::decode_recall(&frame)?, send });
+            }
+            match recv.read_chunk(STREAM_WINDOW_BYTES as usize, true).await {
+                Ok(Some(chunk)) => buffer.extend_from_slice(&chunk.bytes),
+                Ok(None) => return Err(CodecError::Truncated.into()),
+                Err(ReadError::ConnectionLost(error)) => return Err(lost(error)),
+                Err(_) => return Err(CodecError::Truncated.into()),
+            }
+        }
+    }
+
+    /// What is no longer true.
+    pub fn changes(&self) -> &[Change] {
+        &self.tell.changes
+    }
+
+    /// Acknowledges: all of it is forgotten, here and wherever it was passed on to.
+    pub async fn acknowledge(mut self) {
+        let Ok(word) = codec::encode_recalled(self.tell.number) else { return };
+        // A server that cannot be told waits for the lease to end.
+        if self.send.write_chunk(word).await.is_ok() {
+            let _ = self.send.finish();
+        }
     }
 }
 

@@ -4,9 +4,10 @@
 //! its input, so what a peer sends costs at most the frame it sent.
 
 use bincode::config::{Configuration, Fixint, Limit, LittleEndian};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use portcullis_core::chunk::{Chunk, ChunkError};
 use portcullis_core::limits::{FRAME_LEN_BYTES_MAX, REQUEST_LEN_BYTES_MAX};
+use portcullis_core::watch::Tell;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -88,23 +89,67 @@ pub fn encode_request(request: &Request) -> Result<Bytes, CodecError> {
     Ok(frame)
 }
 
-/// The request in `bytes`, which must be one whole frame and nothing else.
+/// The request in a frame.
 ///
 /// # Errors
 /// [`CodecError`] says what is wrong with it.
-pub fn decode_request(bytes: Bytes) -> Result<Request, CodecError> {
-    let mut buffer = BytesMut::from(bytes);
-    let frame = frame::take(&mut buffer)?.ok_or(CodecError::Truncated)?;
-    if frame.kind != FrameKind::Request {
-        return Err(CodecError::Misplaced { kind: frame.kind });
-    }
-    if !buffer.is_empty() {
-        return Err(CodecError::Payload {
-            kind: frame.kind,
-            reason: format!("{} bytes follow it", buffer.len()),
+pub fn decode_request(frame: &Frame) -> Result<Request, CodecError> {
+    expect(frame, FrameKind::Request)?;
+    if frame.payload.len() > REQUEST_LEN_BYTES_MAX {
+        return Err(CodecError::TooLong {
+            len_bytes: frame.payload.len(),
+            max_bytes: REQUEST_LEN_BYTES_MAX,
         });
     }
-    decode(&frame)
+    decode(frame)
+}
+
+/// The frame that tells a client of changes.
+///
+/// # Errors
+/// Changes over [`FRAME_LEN_BYTES_MAX`], which a [`Tell`] never has.
+pub fn encode_recall(tell: &Tell) -> Result<Bytes, CodecError> {
+    encode(FrameKind::Recall, &(tell.number, &tell.changes))
+}
+
+/// The changes in a frame.
+///
+/// # Errors
+/// [`CodecError`] says what is wrong with it.
+pub fn decode_recall(frame: &Frame) -> Result<Tell, CodecError> {
+    expect(frame, FrameKind::Recall)?;
+    let (number, changes) = decode(frame)?;
+    Ok(Tell { number, changes })
+}
+
+/// The frame by which a client says that it has forgotten what tell `number` told.
+///
+/// # Errors
+/// None in practice: a number always fits.
+pub fn encode_recalled(number: u64) -> Result<Bytes, CodecError> {
+    encode(FrameKind::Recalled, &number)
+}
+
+/// The number in such a frame.
+///
+/// # Errors
+/// [`CodecError`] says what is wrong with it.
+pub fn decode_recalled(frame: &Frame) -> Result<u64, CodecError> {
+    expect(frame, FrameKind::Recalled)?;
+    decode(frame)
+}
+
+/// The data in a frame of a request's body.
+///
+/// # Errors
+/// A frame of another kind.
+pub fn decode_body(frame: Frame) -> Result<Bytes, CodecError> {
+    expect(&frame, FrameKind::Data)?;
+    Ok(frame.payload)
+}
+
+fn expect(frame: &Frame, kind: FrameKind) -> Result<(), CodecError> {
+    if frame.kind == kind { Ok(()) } else { Err(CodecError::Misplaced { kind: frame.kind }) }
 }
 
 /// The frame of a reply, whole.
@@ -142,7 +187,9 @@ pub fn decode_reply(frame: Frame) -> Result<ReplyFrame, CodecError> {
         FrameKind::Data => ReplyFrame::Data(frame.payload),
         FrameKind::End => ReplyFrame::End { complete: decode(&frame)? },
         FrameKind::Failure => ReplyFrame::Failure(decode(&frame)?),
-        FrameKind::Request => return Err(CodecError::Misplaced { kind: frame.kind }),
+        FrameKind::Request | FrameKind::Recall | FrameKind::Recalled => {
+            return Err(CodecError::Misplaced { kind: frame.kind });
+        }
     })
 }
 

@@ -1,10 +1,18 @@
 //! Every message there and back, and damaged frames.
 
 use bytes::{Bytes, BytesMut};
-use portcullis_core::{Attr, ChunkBuilder, Entry, EntryRef, FileKind, Handle, Status};
+use portcullis_core::limits::{
+    CALLER_GROUPS_MAX, CHANGES_TOLD_MAX, HANDLE_LEN_MAX, LINK_TARGET_LEN_MAX, NAME_LEN_MAX,
+};
+use portcullis_core::replay::OpId;
+use portcullis_core::watch::Change;
+use portcullis_core::{Attr, ChunkBuilder, Entry, EntryRef, FileKind, Handle, Status, Timestamp};
 
 use super::*;
-use crate::message::Statfs;
+use crate::message::{
+    Caller, Lock, LockKind, LockOwner, LockSort, Mutated, Mutation, Notices, SetAttr, SetTime,
+    Statfs,
+};
 
 fn handle() -> Handle {
     Handle::new(b"some handle").expect("short")
@@ -19,22 +27,93 @@ fn entry() -> Entry {
     }
 }
 
+fn owner() -> LockOwner {
+    LockOwner { client: u128::MAX - 1, owner: 3 }
+}
+
+fn lock() -> Lock {
+    Lock {
+        sort: LockSort::Posix,
+        kind: LockKind::Write,
+        start_bytes: 1,
+        end_bytes: i64::MAX as u64,
+        owner: owner(),
+        pid: 77,
+    }
+}
+
+fn mutations() -> Vec<Mutation> {
+    let (handle, dir) = (handle(), handle());
+    let (name, new_name) = (b"\xffname".to_vec(), b"new".to_vec());
+    let time = SetTime::At(Timestamp { secs: -1, nanos: 999_999_999 });
+    let set = SetAttr { mode: Some(0o644), atime: Some(SetTime::Now), ..SetAttr::default() };
+    vec![
+        Mutation::Create { dir, name: name.clone(), mode: 0o644, flags: 0o2101 },
+        Mutation::Tmpfile { dir, mode: 0o600, flags: 2 },
+        Mutation::Mkdir { dir, name: name.clone(), mode: 0o755 },
+        Mutation::Mknod { dir, name: name.clone(), mode: 0o020_600, rdev: 1 << 40 },
+        Mutation::Symlink { dir, name: name.clone(), target: b"\xfft".to_vec() },
+        Mutation::Link { handle, dir, name: name.clone() },
+        Mutation::Unlink { dir, name: name.clone() },
+        Mutation::Rmdir { dir, name: name.clone() },
+        Mutation::Rename { dir, name: name.clone(), new_dir: dir, new_name, flags: 2 },
+        Mutation::Setattr { handle, file: 9, set: SetAttr { mtime: Some(time), ..set } },
+        Mutation::Setxattr { handle, name: b"user.a".to_vec(), len_bytes: 5, flags: 1 },
+        Mutation::Removexattr { handle, name: b"user.a".to_vec() },
+        Mutation::Write { file: 1, offset_bytes: 7, len_bytes: 1 << 20, kill_set_id: true },
+        Mutation::Fallocate { file: 1, mode: 3, offset_bytes: 4096, len_bytes: 8192 },
+        Mutation::CopyFileRange {
+            file: 1,
+            offset_bytes: 2,
+            to_file: 3,
+            to_offset_bytes: 4,
+            len_bytes: 5,
+        },
+    ]
+}
+
 fn requests() -> Vec<Request> {
     let handle = handle();
-    vec![
-        Request::Attach,
+    let op = OpId { client: 1 << 100, number: 8, oldest: 7, life: 6, retry: true };
+    let caller = Caller::new(1, 2, vec![3, 4]);
+    let mutate = |mutation| Request::Mutate { op, caller: caller.clone(), mutation };
+    let mut requests = vec![
+        Request::Attach { watch: true, client: 1 << 127, ended: 7 },
+        Request::Renew,
+        Request::Detach,
         Request::Lookup { dir: handle, name: vec![0xff; 255] },
         Request::Getattr { handle },
         Request::Readlink { handle },
         Request::List { dir: handle, after: vec![1, u64::MAX] },
-        Request::Open { handle },
+        Request::Open { handle, flags: 2 },
         Request::Read { file: 1, offset_bytes: u64::MAX, len_bytes: u32::MAX },
-        Request::Release { file: u64::MAX },
+        Request::Flush { file: 1, owner: owner() },
+        Request::Release { file: u64::MAX, unlock: Some(owner()) },
+        Request::Fsync { file: 1, data_only: true },
+        Request::Fsyncdir { dir: handle },
+        Request::Lseek { file: 1, offset_bytes: 5, hole: true },
+        Request::Getlk { file: 1, lock: lock() },
+        Request::Setlk { file: 1, lock: lock(), wait: true },
         Request::Statfs { handle },
         Request::Getxattr { handle, name: b"user.a".to_vec() },
         Request::Listxattr { handle },
         Request::Stats,
+    ];
+    requests.extend(mutations().into_iter().map(mutate));
+    requests
+}
+
+fn changes() -> Vec<Change> {
+    vec![
+        Change::Attr { handle: handle() },
+        Change::Name { dir: handle(), name: b"n".to_vec() },
+        Change::Names { dir: handle() },
+        Change::All,
     ]
+}
+
+fn mutated(result: Mutated) -> ReplyFrame {
+    ReplyFrame::Reply(Reply::Mutated { result, changes: changes() })
 }
 
 fn replies() -> Vec<ReplyFrame> {
@@ -42,12 +121,27 @@ fn replies() -> Vec<ReplyFrame> {
     let entry_ref = EntryRef { cookie: 9, ..entry().as_ref(b"name", 0) }.to_entry();
     assert!(builder.push(&entry_ref.as_ref(b"name", 9)));
     vec![
-        ReplyFrame::Reply(Reply::Attached { root: entry() }),
+        ReplyFrame::Reply(Reply::Attached {
+            root: entry(),
+            session: 3,
+            lease_ms: 4000,
+            life: u64::MAX,
+            notices: Notices::Fanotify,
+        }),
+        ReplyFrame::Reply(Reply::Renewed { lease_ms: 1 }),
         ReplyFrame::Reply(Reply::Entry(Entry { attr: None, target: None, ..entry() })),
         ReplyFrame::Reply(Reply::Attr(Attr::default())),
         ReplyFrame::Reply(Reply::Target(Vec::new())),
         ReplyFrame::Reply(Reply::Opened { file: 3, attr: Attr::default() }),
-        ReplyFrame::Reply(Reply::Released),
+        ReplyFrame::Reply(Reply::Done),
+        ReplyFrame::Reply(Reply::Offset { offset_bytes: 5 }),
+        ReplyFrame::Reply(Reply::Lock(Some(lock()))),
+        ReplyFrame::Reply(Reply::Lock(None)),
+        mutated(Mutated::Done),
+        mutated(Mutated::Entry(entry())),
+        mutated(Mutated::Created { entry: entry(), file: 7 }),
+        mutated(Mutated::Attr(Attr::default())),
+        mutated(Mutated::Written { len_bytes: 1 }),
         ReplyFrame::Reply(Reply::Statfs(Statfs::default())),
         ReplyFrame::Reply(Reply::Xattr(b"a\0b".to_vec())),
         ReplyFrame::Reply(Reply::Stats(Box::default())),
@@ -71,12 +165,35 @@ fn only_frame(bytes: &Bytes) -> Frame {
 fn every_request_and_reply_comes_back_as_it_was() {
     for request in requests() {
         let frame = encode_request(&request).expect("within limits");
-        assert_eq!(decode_request(frame), Ok(request));
+        assert_eq!(decode_request(&only_frame(&frame)), Ok(request));
     }
     for reply in replies() {
         let bytes = encode_reply(&reply).expect("within limits");
         assert_eq!(decode_reply(only_frame(&bytes)), Ok(reply));
     }
+}
+
+#[test]
+fn changes_and_their_acknowledgement_come_back_as_they_were() {
+    let tell = Tell { number: 9, changes: changes() };
+    let frame = only_frame(&encode_recall(&tell).expect("fits"));
+    assert_eq!(decode_recall(&frame), Ok(tell));
+    assert_eq!(decode_recalled(&frame), Err(CodecError::Misplaced { kind: FrameKind::Recall }));
+    let frame = only_frame(&encode_recalled(9).expect("fits"));
+    assert_eq!(decode_recalled(&frame), Ok(9));
+}
+
+#[test]
+fn the_largest_tell_and_the_largest_request_fit_their_frames() {
+    let name = vec![b'n'; NAME_LEN_MAX];
+    let dir = Handle::new(&[7; HANDLE_LEN_MAX]).expect("the longest");
+    let changes = vec![Change::Name { dir, name: name.clone() }; CHANGES_TOLD_MAX];
+    assert!(encode_recall(&Tell { number: 1, changes }).is_ok());
+    let op = OpId { client: 1, number: 1, oldest: 1, life: 1, retry: false };
+    let target = vec![b't'; LINK_TARGET_LEN_MAX];
+    let mutation = Mutation::Symlink { dir, name, target };
+    let caller = Caller::new(1, 1, vec![1; CALLER_GROUPS_MAX]);
+    assert!(encode_request(&Request::Mutate { op, caller, mutation }).is_ok());
 }
 
 #[test]
@@ -109,14 +226,15 @@ fn oversized_and_unknown_frames_are_refused_by_their_header() {
 
 #[test]
 fn what_follows_or_lacks_is_refused() {
-    let frame = encode_request(&Request::Attach).expect("fits");
-    let doubled = [&frame[..], &frame[..]].concat();
-    assert!(matches!(decode_request(doubled.into()), Err(CodecError::Payload { .. })));
-    for len in 0..frame.len() {
-        assert_eq!(decode_request(frame.slice(..len)), Err(CodecError::Truncated));
+    let bytes = encode_request(&Request::Renew).expect("fits");
+    let mut frame = only_frame(&bytes);
+    frame.payload = [&frame.payload[..], &[0]].concat().into();
+    assert!(matches!(decode_request(&frame), Err(CodecError::Payload { .. })));
+    for len in 0..bytes.len() {
+        assert_eq!(frame::take(&mut BytesMut::from(&bytes[..len])), Ok(None));
     }
     let reply = encode_reply(&ReplyFrame::End { complete: true }).expect("fits");
-    let error = decode_request(reply).expect_err("a reply is no request");
+    let error = decode_request(&only_frame(&reply)).expect_err("a reply is no request");
     assert_eq!(error, CodecError::Misplaced { kind: FrameKind::End });
 }
 
@@ -130,7 +248,7 @@ fn damaged_messages_never_panic() {
             for bit in 0..8 {
                 let mut damaged = frame.to_vec();
                 damaged[at] ^= 1 << bit;
-                drop(decode_request(damaged.into()));
+                drop(decode_request(&only_frame(&damaged.into())));
             }
         }
     }

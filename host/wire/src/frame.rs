@@ -16,11 +16,15 @@ pub const HEADER_LEN: usize = 5;
 pub enum FrameKind {
     /// A request.
     Request = 0x01,
+    /// Changes that a client is told of, on a stream that the server opened.
+    Recall = 0x02,
+    /// The client has forgotten what it was told of.
+    Recalled = 0x03,
     /// A reply of one message.
     Reply = 0x10,
     /// A chunk of a listing, packed as `portcullis_core::chunk` describes.
     Chunk = 0x11,
-    /// Bytes of a file.
+    /// Bytes of a file, or of the body of a request.
     Data = 0x12,
     /// The end of a listing or a read.
     End = 0x13,
@@ -30,9 +34,18 @@ pub enum FrameKind {
 
 impl FrameKind {
     fn of(byte: u8) -> Option<Self> {
-        [Self::Request, Self::Reply, Self::Chunk, Self::Data, Self::End, Self::Failure]
-            .into_iter()
-            .find(|&kind| kind as u8 == byte)
+        [
+            Self::Request,
+            Self::Recall,
+            Self::Recalled,
+            Self::Reply,
+            Self::Chunk,
+            Self::Data,
+            Self::End,
+            Self::Failure,
+        ]
+        .into_iter()
+        .find(|&kind| kind as u8 == byte)
     }
 }
 
@@ -50,6 +63,37 @@ pub fn header(kind: FrameKind, len: usize) -> [u8; HEADER_LEN] {
     debug_assert!(len <= FRAME_LEN_BYTES_MAX);
     let [a, b, c, d] = (len as u32).to_le_bytes();
     [a, b, c, d, kind as u8]
+}
+
+/// Checks the length that the frame at the front of `buffer` announces, as far as it is there.
+///
+/// # Errors
+/// It is over `max_bytes`.
+pub fn check_len(buffer: &[u8], max_bytes: usize) -> Result<(), CodecError> {
+    let Some(&[a, b, c, d]) = buffer.first_chunk() else { return Ok(()) };
+    let len_bytes = u32::from_le_bytes([a, b, c, d]) as usize;
+    if len_bytes > max_bytes {
+        return Err(CodecError::TooLong { len_bytes, max_bytes });
+    }
+    Ok(())
+}
+
+/// Bytes of the data frame with this header, of a body of which `left_bytes` are to come.
+///
+/// # Errors
+/// It is no data frame, empty, or longer than the rest of the body.
+pub fn body_len(header: &[u8; HEADER_LEN], left_bytes: usize) -> Result<usize, CodecError> {
+    let [_, _, _, _, kind] = *header;
+    match FrameKind::of(kind) {
+        Some(FrameKind::Data) => {}
+        Some(kind) => return Err(CodecError::Misplaced { kind }),
+        None => return Err(CodecError::Kind { kind }),
+    }
+    check_len(header, left_bytes)?;
+    match u32::from_le_bytes([header[0], header[1], header[2], header[3]]) {
+        0 => Err(CodecError::Payload { kind: FrameKind::Data, reason: "it is empty".into() }),
+        len => Ok(len as usize),
+    }
 }
 
 /// Takes one whole frame from the front of `buffer`, `None` where more bytes are needed.

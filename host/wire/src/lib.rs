@@ -1,6 +1,7 @@
 //! What crosses between tiers: messages, frames and their codec. No I/O.
 //!
-//! One request is one bidirectional QUIC stream: a request frame, then reply frames. [`message`]
+//! One request is one bidirectional QUIC stream: a request frame, data frames where the request has
+//! a body, then reply frames. Streams that a server opens tell its client of changes (recalls). [`message`]
 //! has the messages, [`frame`] cuts a byte stream into frames, [`codec`] turns messages into
 //! frames and back and alone names bincode, [`stats`] is what a gateway tells of itself.
 //! `docs/PROTOCOL.md` describes the bytes.
@@ -14,4 +15,4 @@ pub use codec::{CodecError, ReplyFrame};
 pub use message::{Reply, Request};
 
 /// The application protocol of the TLS handshake (RFC 7301); its number changes with the protocol.
-pub const ALPN: &[u8] = b"portcullis/0";
+pub const ALPN: &[u8] = b"portcullis/1";

@@ -1,4 +1,12 @@
-//! The server's side of a request: who asks, and how the answer goes out.
+//! The server's side of a connection: who asks, and each request's way through.
+//!
+//! - [`request`]: the request as it comes in, and its body.
+//! - [`reply`]: the answer as it goes out.
+//! - [`recall`]: telling a client of changes, and its acknowledgement.
+
+mod recall;
+mod reply;
+mod request;
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -6,13 +14,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
-use portcullis_core::limits::{CONNECTIONS_MAX, REQUEST_LEN_BYTES_MAX};
-use portcullis_core::{Chunk, Status};
-use portcullis_wire::frame::HEADER_LEN;
+use portcullis_core::Status;
+use portcullis_core::limits::CONNECTIONS_MAX;
+use portcullis_wire::Request;
 use portcullis_wire::message::Failure;
-use portcullis_wire::{CodecError, Reply, ReplyFrame, Request, codec};
-use quinn::{Incoming, RecvStream, SendStream, VarInt};
+use quinn::{Incoming, VarInt};
 use rustls_pki_types::CertificateDer;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -21,8 +27,11 @@ use tracing::{debug, info, warn};
 use crate::endpoint::Server;
 use crate::identity::Role;
 
-/// How long a request may take to arrive whole: it is one small frame.
-const REQUEST_ARRIVAL_MS_MAX: u64 = 10_000;
+pub use recall::Recaller;
+pub use reply::{PeerGone, ReplySink};
+pub use request::{Body, BodyError};
+use request::{Unreadable, read_request};
+
 /// How long requests under way may take to finish once a server was told to stop.
 pub const DRAIN_MS_MAX: u64 = 10_000;
 /// How long a stopping server leaves its connections open after the last request, so that an
@@ -41,31 +50,31 @@ pub struct Peer {
 /// What a server does. Its two implementations are the brick and the gateway.
 ///
 /// The caller guarantees: `open_session` once a connection, before its first request; `serve` for
-/// each request, many at once.
+/// each request, many at once; `close_session` once, after no further request will come.
 ///
 /// The implementor must answer every request through its sink, and never block the thread.
 pub trait Service: Send + Sync + 'static {
     /// What the service keeps for one connection; dropped when it is gone and idle.
     type Session: Send + Sync + 'static;
 
-    /// Admits a peer.
+    /// Admits a peer, which can be told of changes by `recaller`.
     ///
     /// # Errors
     /// Why this role has no business here; the peer is told.
-    fn open_session(&self, peer: Peer) -> Result<Self::Session, Failure>;
+    fn open_session(&self, peer: Peer, recaller: Recaller) -> Result<Self::Session, Failure>;
 
-    /// Answers one request.
+    /// The connection is lost or closed. Requests may still be under way.
+    fn close_session(&self, session: &Arc<Self::Session>);
+
+    /// Answers one request; `body` has what follows it.
     fn serve(
         &self,
         session: &Arc<Self::Session>,
         request: Request,
+        body: Body,
         reply: ReplySink,
     ) -> impl Future<Output = Result<(), PeerGone>> + Send;
 }
-
-/// The peer no longer wants the answer, or is lost. Nobody is left to tell.
-#[derive(Debug)]
-pub struct PeerGone;
 
 /// What a server counts of its connections.
 #[derive(Debug, Default)]
@@ -88,96 +97,6 @@ impl Counters {
         } else {
             debug!(%peer, %reason, refused, "connection refused");
         }
-    }
-}
-
-/// Where the answer of one request goes.
-#[derive(Debug)]
-pub struct ReplySink {
-    send: SendStream,
-    /// Whether chunks or data were sent.
-    is_series: bool,
-}
-
-impl ReplySink {
-    fn new(send: SendStream) -> Self {
-        Self { send, is_series: false }
-    }
-
-    /// Answers with one message.
-    ///
-    /// # Errors
-    /// The peer is gone; so for all below.
-    pub async fn reply(self, reply: Reply) -> Result<(), PeerGone> {
-        self.last(&ReplyFrame::Reply(reply)).await
-    }
-
-    /// Answers that the request failed; also in place of an end, after chunks or data.
-    ///
-    /// # Errors
-    /// The peer is gone.
-    pub async fn fail(self, failure: impl Into<Failure>) -> Result<(), PeerGone> {
-        self.last(&ReplyFrame::Failure(failure.into())).await
-    }
-
-    /// Answers with a message, or that the request failed.
-    ///
-    /// # Errors
-    /// The peer is gone.
-    pub async fn result(self, result: Result<Reply, Failure>) -> Result<(), PeerGone> {
-        match result {
-            Ok(reply) => self.reply(reply).await,
-            Err(failure) => self.fail(failure).await,
-        }
-    }
-
-    /// Sends a chunk of a listing; waits while the peer does not keep up.
-    ///
-    /// # Errors
-    /// The peer is gone.
-    pub async fn chunk(&mut self, chunk: &Chunk) -> Result<(), PeerGone> {
-        self.is_series = true;
-        let header = Bytes::copy_from_slice(&codec::chunk_header(chunk));
-        self.write(&mut [header, chunk.bytes().clone()]).await
-    }
-
-    /// Sends bytes of a file; waits while the peer does not keep up.
-    ///
-    /// # Errors
-    /// The peer is gone.
-    pub async fn data(&mut self, data: Bytes) -> Result<(), PeerGone> {
-        self.is_series = true;
-        let header = Bytes::copy_from_slice(&codec::data_header(data.len()));
-        self.write(&mut [header, data]).await
-    }
-
-    /// Ends a listing or a read.
-    ///
-    /// # Errors
-    /// The peer is gone.
-    pub async fn end(self, complete: bool) -> Result<(), PeerGone> {
-        self.last(&ReplyFrame::End { complete }).await
-    }
-
-    /// Sends the last frame. A series counts as under way until the peer has all of it: megabytes
-    /// may wait in its windows, and a server that stops would take them back.
-    async fn last(mut self, frame: &ReplyFrame) -> Result<(), PeerGone> {
-        let bytes = codec::encode_reply(frame).or_else(|error| {
-            warn!(%error, "an answer does not fit its frame");
-            let failure = Failure::new(Status::Overflow, error.to_string());
-            codec::encode_reply(&ReplyFrame::Failure(failure))
-        });
-        let Ok(bytes) = bytes else { return Err(PeerGone) };
-        self.write(&mut [bytes]).await?;
-        self.send.finish().map_err(|_| PeerGone)?;
-        match self.is_series {
-            true => self.send.stopped().await.map(drop).map_err(|_| PeerGone),
-            false => Ok(()),
-        }
-    }
-
-    async fn write(&mut self, parts: &mut [Bytes]) -> Result<(), PeerGone> {
-        self.send.write_all_chunks(parts).await.map_err(|_| PeerGone)
     }
 }
 
@@ -265,7 +184,8 @@ impl<S: Service> Serving<S> {
         let admitted = peer_role(&connection)
             .ok_or_else(|| Failure::new(Status::WrongRole, "the certificate names no known role"))
             .and_then(|role| {
-                let session = self.service.open_session(Peer { role, address })?;
+                let recaller = Recaller::new(connection.clone());
+                let session = self.service.open_session(Peer { role, address }, recaller)?;
                 Ok((role, Arc::new(session)))
             });
         let (role, session) = match admitted {
@@ -278,6 +198,7 @@ impl<S: Service> Serving<S> {
         };
         info!(peer = %address, %role, serving = %self.role, "connected");
         self.requests(&connection, address, &session).await;
+        self.service.close_session(&session);
         info!(peer = %address, "disconnected");
     }
 
@@ -304,9 +225,10 @@ impl<S: Service> Serving<S> {
             let warned = warned.clone();
             self.tasks.spawn(async move {
                 match read_request(recv).await {
-                    Ok(request) => {
+                    Ok((request, body)) => {
                         let verb = request.verb();
-                        if service.serve(&session, request, ReplySink::new(send)).await.is_err() {
+                        let reply = ReplySink::new(send);
+                        if service.serve(&session, request, body, reply).await.is_err() {
                             debug!(peer = %address, ?verb, "the peer did not wait for its answer");
                         }
                     }
@@ -322,27 +244,6 @@ impl<S: Service> Serving<S> {
                 }
             });
         }
-    }
-}
-
-enum Unreadable {
-    /// The peer is gone.
-    Gone,
-    /// The peer sent nonsense.
-    Bad(CodecError),
-}
-
-async fn read_request(mut recv: RecvStream) -> Result<Request, Unreadable> {
-    use quinn::ReadToEndError;
-    let max_bytes = HEADER_LEN + REQUEST_LEN_BYTES_MAX;
-    let limit = Duration::from_millis(REQUEST_ARRIVAL_MS_MAX);
-    match tokio::time::timeout(limit, recv.read_to_end(max_bytes)).await {
-        Ok(Ok(bytes)) => codec::decode_request(Bytes::from(bytes)).map_err(Unreadable::Bad),
-        Ok(Err(ReadToEndError::TooLong)) => {
-            Err(Unreadable::Bad(CodecError::TooLong { len_bytes: max_bytes + 1, max_bytes }))
-        }
-        Ok(Err(ReadToEndError::Read(_))) => Err(Unreadable::Gone),
-        Err(_) => Err(Unreadable::Bad(CodecError::Truncated)),
     }
 }
 

@@ -1,0 +1,108 @@
+//! The answer of one request on its way out.
+
+use bytes::Bytes;
+use portcullis_core::{Chunk, Status};
+use portcullis_wire::message::Failure;
+use portcullis_wire::{Reply, ReplyFrame, codec};
+use quinn::SendStream;
+use tracing::warn;
+
+/// The peer no longer wants the answer, or is lost. Nobody is left to tell.
+#[derive(Debug)]
+pub struct PeerGone;
+
+/// Where the answer of one request goes.
+#[derive(Debug)]
+pub struct ReplySink {
+    send: SendStream,
+    /// Whether chunks or data were sent.
+    is_series: bool,
+}
+
+impl ReplySink {
+    pub(super) fn new(send: SendStream) -> Self {
+        Self { send, is_series: false }
+    }
+
+    /// Resolves when the peer no longer wants the answer, or is lost.
+    pub async fn gone(&mut self) {
+        // Either way it ended.
+        let _ = self.send.stopped().await;
+    }
+
+    /// Answers with one message.
+    ///
+    /// # Errors
+    /// The peer is gone; so for all below.
+    pub async fn reply(self, reply: Reply) -> Result<(), PeerGone> {
+        self.last(&ReplyFrame::Reply(reply)).await
+    }
+
+    /// Answers that the request failed; also in place of an end, after chunks or data.
+    ///
+    /// # Errors
+    /// The peer is gone.
+    pub async fn fail(self, failure: impl Into<Failure>) -> Result<(), PeerGone> {
+        self.last(&ReplyFrame::Failure(failure.into())).await
+    }
+
+    /// Answers with a message, or that the request failed.
+    ///
+    /// # Errors
+    /// The peer is gone.
+    pub async fn result(self, result: Result<Reply, Failure>) -> Result<(), PeerGone> {
+        match result {
+            Ok(reply) => self.reply(reply).await,
+            Err(failure) => self.fail(failure).await,
+        }
+    }
+
+    /// Sends a chunk of a listing; waits while the peer does not keep up.
+    ///
+    /// # Errors
+    /// The peer is gone.
+    pub async fn chunk(&mut self, chunk: &Chunk) -> Result<(), PeerGone> {
+        self.is_series = true;
+        let header = Bytes::copy_from_slice(&codec::chunk_header(chunk));
+        self.write(&mut [header, chunk.bytes().clone()]).await
+    }
+
+    /// Sends bytes of a file; waits while the peer does not keep up.
+    ///
+    /// # Errors
+    /// The peer is gone.
+    pub async fn data(&mut self, data: Bytes) -> Result<(), PeerGone> {
+        self.is_series = true;
+        let header = Bytes::copy_from_slice(&codec::data_header(data.len()));
+        self.write(&mut [header, data]).await
+    }
+
+    /// Ends a listing or a read.
+    ///
+    /// # Errors
+    /// The peer is gone.
+    pub async fn end(self, complete: bool) -> Result<(), PeerGone> {
+        self.last(&ReplyFrame::End { complete }).await
+    }
+
+    /// Sends the last frame. A series counts as under way until the peer has all of it: megabytes
+    /// may wait in its windows, and a server that stops would take them back.
+    async fn last(mut self, frame: &ReplyFrame) -> Result<(), PeerGone> {
+        let bytes = codec::encode_reply(frame).or_else(|error| {
+            warn!(%error, "an answer does not fit its frame");
+            let failure = Failure::new(Status::Overflow, error.to_string());
+            codec::encode_reply(&ReplyFrame::Failure(failure))
+        });
+        let Ok(bytes) = bytes else { return Err(PeerGone) };
+        self.write(&mut [bytes]).await?;
+        self.send.finish().map_err(|_| PeerGone)?;
+        match self.is_series {
+            true => self.send.stopped().await.map(drop).map_err(|_| PeerGone),
+            false => Ok(()),
+        }
+    }
+
+    async fn write(&mut self, parts: &mut [Bytes]) -> Result<(), PeerGone> {
+        self.send.write_all_chunks(parts).await.map_err(|_| PeerGone)
+    }
+}

@@ -1,0 +1,214 @@
+//! Requests and replies. A verb has one name on every tier.
+//!
+//! - [`mutation`]: what changes files, and travels in [`Request::Mutate`].
+//! - [`lock`], [`caller`]: whose lock, and on whose behalf.
+//! - [`reply`]: the answers, and how a request fails.
+//! - [`verb`]: the name of each request.
+//!
+//! Strings of names are bytes throughout: nothing assumes UTF-8.
+
+pub mod caller;
+pub mod lock;
+pub mod mutation;
+pub mod reply;
+pub mod verb;
+
+use portcullis_core::Handle;
+use portcullis_core::replay::OpId;
+use serde::{Deserialize, Serialize};
+
+pub use caller::Caller;
+pub use lock::{Lock, LockKind, LockOwner, LockSort};
+pub use mutation::{Mutated, Mutation, SetAttr, SetTime};
+pub use reply::{Failure, Notices, Reply, Statfs};
+pub use verb::Verb;
+
+/// What a client asks a gateway, or a gateway a brick.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Request {
+    /// The first request of a connection: the root directory of the volume, and a session with a
+    /// lease where `watch` is set. Answer: [`Reply::Attached`].
+    Attach {
+        /// Whether this side will cache what it is told: then it is told of changes.
+        watch: bool,
+        /// A random number that this side drew when it started.
+        client: u128,
+        /// A session of the same client on an earlier connection, through which nothing is cached
+        /// any more; 0 for none.
+        ended: u64,
+    },
+    /// Renews the lease of this connection's session. Answer: [`Reply::Renewed`].
+    Renew,
+    /// Nothing that was told on this connection is cached any more, and it is about to be closed.
+    /// Answer: [`Reply::Done`].
+    Detach,
+    /// The entry `name` of a directory. Answer: [`Reply::Entry`], or `NotFound`.
+    Lookup {
+        /// The directory.
+        dir: Handle,
+        /// The name: 1 to 255 bytes, no `/`, no NUL, not `.` or `..`.
+        #[serde(with = "serde_bytes")]
+        name: Vec<u8>,
+    },
+    /// The attributes of a file. Answer: [`Reply::Attr`].
+    Getattr {
+        /// The file.
+        handle: Handle,
+    },
+    /// The target of a symbolic link. Answer: [`Reply::Target`].
+    Readlink {
+        /// The link.
+        handle: Handle,
+    },
+    /// All entries of a directory but `.` and `..`. Answer: chunk frames, then
+    /// [`ReplyFrame::End`](crate::ReplyFrame::End).
+    List {
+        /// The directory.
+        dir: Handle,
+        /// Where to resume: empty for the start, else one cookie a brick, each the cookie of the
+        /// last entry received from that brick (0: none yet).
+        after: Vec<u64>,
+    },
+    /// Opens a regular file. Answer: [`Reply::Opened`].
+    Open {
+        /// The file.
+        handle: Handle,
+        /// `O_RDONLY`, `O_WRONLY` or `O_RDWR`, and `O_APPEND`, as of open(2); other bits have no
+        /// meaning here.
+        flags: u32,
+    },
+    /// Reads from an open file. Answer: data frames, then the end; fewer bytes than asked for
+    /// only at the end of the file.
+    Read {
+        /// An id from [`Reply::Opened`] on this connection.
+        file: u64,
+        /// Where to begin.
+        offset_bytes: u64,
+        /// How much, at most `READ_LEN_BYTES_MAX`.
+        len_bytes: u32,
+    },
+    /// A program closes a descriptor of an open file: its POSIX locks of this owner end. Answer:
+    /// [`Reply::Done`].
+    Flush {
+        /// An id from [`Reply::Opened`] on this connection.
+        file: u64,
+        /// Whose locks.
+        owner: LockOwner,
+    },
+    /// Closes an open file. Answer: [`Reply::Done`].
+    Release {
+        /// An id from [`Reply::Opened`] on this connection.
+        file: u64,
+        /// Whose flock(2) on it ends, if it has one.
+        unlock: Option<LockOwner>,
+    },
+    /// Waits until what was written to an open file, by whomever, is on stable storage. Answer:
+    /// [`Reply::Done`].
+    Fsync {
+        /// An id from [`Reply::Opened`] on this connection.
+        file: u64,
+        /// Only the content and what is needed to find it (fdatasync(2)).
+        data_only: bool,
+    },
+    /// The same for the names of a directory. Answer: [`Reply::Done`].
+    Fsyncdir {
+        /// The directory.
+        dir: Handle,
+    },
+    /// Where data or a hole begins, as lseek(2) with `SEEK_DATA` or `SEEK_HOLE`. Answer:
+    /// [`Reply::Offset`]; `NoDevice` (ENXIO) beyond the end.
+    Lseek {
+        /// An id from [`Reply::Opened`] on this connection.
+        file: u64,
+        /// Where to begin.
+        offset_bytes: u64,
+        /// A hole rather than data.
+        hole: bool,
+    },
+    /// The lock that stands in the way of another. Answer: [`Reply::Lock`].
+    Getlk {
+        /// An id from [`Reply::Opened`] on this connection.
+        file: u64,
+        /// The lock wanted.
+        lock: Lock,
+    },
+    /// Takes or releases a lock. Answer: [`Reply::Done`]; `Busy` where it is held by somebody else
+    /// and `wait` is not set.
+    Setlk {
+        /// An id from [`Reply::Opened`] on this connection.
+        file: u64,
+        /// The lock wanted.
+        lock: Lock,
+        /// Answer when the lock was taken, whenever that is; a request that is given up meanwhile
+        /// takes none.
+        wait: bool,
+    },
+    /// Space and inodes of the file system. Answer: [`Reply::Statfs`].
+    Statfs {
+        /// Any file of it.
+        handle: Handle,
+    },
+    /// The value of an extended attribute. Answer: [`Reply::Xattr`], or `NoAttribute`.
+    Getxattr {
+        /// The file.
+        handle: Handle,
+        /// The attribute, with its namespace (`user.comment`).
+        #[serde(with = "serde_bytes")]
+        name: Vec<u8>,
+    },
+    /// The names of the extended attributes. Answer: [`Reply::Xattr`], names each ended by NUL as
+    /// listxattr(2) gives them.
+    Listxattr {
+        /// The file.
+        handle: Handle,
+    },
+    /// Changes something. Answer: [`Reply::Mutated`]. Where [`Mutation::body_len_bytes`] is not 0,
+    /// data frames with as many bytes follow the request.
+    Mutate {
+        /// Names this operation, however often it is sent.
+        op: OpId,
+        /// On whose behalf.
+        caller: Caller,
+        /// What to change.
+        mutation: Mutation,
+    },
+    /// What a gateway tells of itself; for the admin role. Answer: [`Reply::Stats`].
+    Stats,
+}
+
+impl Request {
+    /// The verb, for metrics and logs.
+    pub const fn verb(&self) -> Verb {
+        match self {
+            Request::Attach { .. } => Verb::Attach,
+            Request::Renew => Verb::Renew,
+            Request::Detach => Verb::Detach,
+            Request::Lookup { .. } => Verb::Lookup,
+            Request::Getattr { .. } => Verb::Getattr,
+            Request::Readlink { .. } => Verb::Readlink,
+            Request::List { .. } => Verb::List,
+            Request::Open { .. } => Verb::Open,
+            Request::Read { .. } => Verb::Read,
+            Request::Flush { .. } => Verb::Flush,
+            Request::Release { .. } => Verb::Release,
+            Request::Fsync { .. } => Verb::Fsync,
+            Request::Fsyncdir { .. } => Verb::Fsyncdir,
+            Request::Lseek { .. } => Verb::Lseek,
+            Request::Getlk { .. } => Verb::Getlk,
+            Request::Setlk { .. } => Verb::Setlk,
+            Request::Statfs { .. } => Verb::Statfs,
+            Request::Getxattr { .. } => Verb::Getxattr,
+            Request::Listxattr { .. } => Verb::Listxattr,
+            Request::Mutate { mutation, .. } => mutation.verb(),
+            Request::Stats => Verb::Stats,
+        }
+    }
+
+    /// Bytes that follow the request in data frames.
+    pub const fn body_len_bytes(&self) -> u32 {
+        match self {
+            Request::Mutate { mutation, .. } => mutation.body_len_bytes(),
+            _ => 0,
+        }
+    }
+}

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use portcullis_core::watch::{Change, Grantor, Round, SessionId, Watched};
@@ -46,11 +46,11 @@ impl Watching {
     /// A tier without sessions. Call it within a tokio runtime; it runs until it is dropped.
     pub fn start() -> Arc<Self> {
         let seed = RandomState::new().hash_one(0);
-        // Later than any id of an earlier life that began a session less often than each
-        // microsecond; ids are compared for equality only.
-        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        // Half of all numbers, so that counting on from it never wraps; an id of an earlier life is
+        // met by a chance of one in 2^63.
+        let last_session = RandomState::new().hash_one(1) >> 1;
         let watching = Arc::new_cyclic(|me| Self {
-            grantor: Grantor::new(seed, since_1970.as_micros() as u64),
+            grantor: Grantor::new(seed, last_session),
             started: Instant::now(),
             recallers: Mutex::default(),
             me: me.clone(),

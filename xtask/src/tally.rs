@@ -9,6 +9,9 @@ use anyhow::Result;
 
 use crate::run;
 
+/// Tests that are run again at most; if more fail, something is broken.
+const AGAIN_MAX: usize = 5;
+
 /// What the runs so far came to.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
@@ -17,6 +20,10 @@ pub(crate) struct Tally {
     skipped: Vec<String>,
     /// Runs that ended badly: a test failed, or the code does not compile.
     broken: Vec<String>,
+    /// Tests that failed, by name.
+    failures: Vec<String>,
+    /// Tests that failed beside others and passed alone.
+    unsteady: Vec<String>,
 }
 
 impl Tally {
@@ -27,6 +34,55 @@ impl Tally {
             self.broken.push(title.to_owned());
         }
         Ok(())
+    }
+
+    /// Runs a `cargo test`; each test that fails in it is run once more, alone, by `again`. Whole
+    /// processes share a small machine with each other, and a deadline that is missed beside five
+    /// others says nothing; what fails twice has failed. Tests that passed only then are named.
+    pub(crate) fn run_twice(
+        &mut self,
+        title: &str,
+        command: &mut Command,
+        again: impl Fn(&str) -> Command,
+    ) -> Result<()> {
+        let mut first = Self::default();
+        first.run(title, command)?;
+        self.add_again(first, |name| {
+            let mut alone = Self::default();
+            alone.run(&format!("{title}: {name}, twice"), &mut again(name))?;
+            Ok(alone)
+        })
+    }
+
+    /// Adds a run, with what `again` makes of each test that failed in it.
+    fn add_again(
+        &mut self,
+        mut first: Self,
+        mut again: impl FnMut(&str) -> Result<Self>,
+    ) -> Result<()> {
+        let failures = std::mem::take(&mut first.failures);
+        let is_few = (1..=AGAIN_MAX).contains(&failures.len());
+        if is_few && failures.len() as u64 == first.failed {
+            first.broken.clear();
+            first.failed = 0;
+            for name in failures {
+                let alone = again(&name)?;
+                if alone.is_good() && alone.passed == 1 {
+                    self.unsteady.push(name);
+                }
+                first.add(alone);
+            }
+        }
+        self.add(first);
+        Ok(())
+    }
+
+    fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped.extend(other.skipped);
+        self.broken.extend(other.broken);
+        self.unsteady.extend(other.unsteady);
     }
 
     /// Whether all ran and none failed.
@@ -44,7 +100,8 @@ impl Tally {
     fn judge(&self, all_must_run: bool) -> (Vec<String>, bool) {
         let skipped = self.skipped.iter().map(|name| format!("skipped: {name}"));
         let failed = self.broken.iter().map(|title| format!("failed: {title}"));
-        let mut lines: Vec<String> = skipped.chain(failed).collect();
+        let unsteady = self.unsteady.iter().map(|name| format!("unsteady: {name}"));
+        let mut lines: Vec<String> = skipped.chain(unsteady).chain(failed).collect();
         let bad_skip = all_must_run && !self.skipped.is_empty();
         if bad_skip {
             lines.push("failed: in CI no test may be skipped".to_owned());
@@ -64,6 +121,8 @@ impl Tally {
         // A harness that runs one test at a time has begun the line with the test's name.
         let own = line.split_once(" ... ").map_or(line, |(_, own)| own);
         self.skipped.extend(own.strip_prefix("skipped: ").map(str::to_owned));
+        let test = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED"));
+        self.failures.extend(test.map(str::to_owned));
         let Some(counts) = line.strip_prefix("test result: ") else { return };
         for part in counts.split([';', '.']) {
             match part.trim().split_once(' ') {
@@ -107,6 +166,36 @@ mod tests {
         let (lines, is_good) = tally.judge(true);
         assert_eq!((lines.len(), is_good), (3, false), "{lines:?}");
         assert_eq!(lines.last().map(String::as_str), Some("0 passed, 0 failed, 1 skipped"));
+    }
+
+    #[test]
+    fn a_test_that_fails_beside_others_is_run_again_alone() {
+        let broken = |text| Tally { broken: vec!["suite".to_owned()], ..tally(text) };
+        let first = || {
+            broken(
+                "test a::b ... ok\ntest a::c ... FAILED\n\
+                 test result: FAILED. 1 passed; 1 failed; 0 ignored\n",
+            )
+        };
+        let ok = || tally("test result: ok. 1 passed; 0 failed; 0 ignored\n");
+        let bad = || broken("test result: FAILED. 0 passed; 1 failed; 0 ignored\n");
+        for (again, good, summary) in
+            [(ok(), true, "2 passed, 0 failed"), (bad(), false, "1 passed, 1 failed")]
+        {
+            let mut tally = Tally::default();
+            let mut again = Some(again);
+            let alone = |name: &str| {
+                assert_eq!(name, "a::c");
+                Ok(again.take().expect("asked once"))
+            };
+            tally.add_again(first(), alone).expect("it is added");
+            assert_eq!(tally.is_good(), good, "{tally:?}");
+            assert!(tally.summary().starts_with(summary), "{tally:?}");
+            assert_eq!(tally.unsteady.len(), usize::from(good));
+        }
+        let mut tally = Tally::default();
+        tally.add_again(broken(""), |_| unreachable!()).expect("it is added");
+        assert!(!tally.is_good(), "it does not even compile");
     }
 
     #[test]

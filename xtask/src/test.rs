@@ -26,21 +26,39 @@ pub(crate) fn test(root: &Path, filter: Option<&str>) -> Result<ExitCode> {
         command.args(filter).args(["--", "--show-output"]);
         tally.run(title, &mut command)?;
     }
+    let mut command = suite(root);
+    command.args(filter).args(["--", "--show-output"]);
+    let again = |name: &str| {
+        let mut command = suite(root);
+        command.args(["--", "--show-output", "--exact", name]);
+        command
+    };
+    tally.run_twice("whole processes", &mut command, again)?;
     tally.report(run::in_ci())
 }
 
-fn steps(root: &Path) -> [(&'static str, Command); 3] {
+fn steps(root: &Path) -> [(&'static str, Command); 2] {
     let mut checked = run::cargo(root, &["test", "--no-fail-fast"]);
-    // The same packages are selected for both, and with them the same features of what they share.
-    let release = ["test", "--no-fail-fast", "--release", "--workspace"];
-    let mut rest = run::cargo(root, &release);
-    let mut suite = run::cargo(root, &release);
     for package in CHECKED {
         checked.args(["--package", package]);
-        rest.args(["--exclude", package]);
-        suite.args(["--exclude", package]);
     }
+    let mut rest = release(root);
     rest.args(["--exclude", SUITE]);
+    [("pure crates", checked), ("other crates", rest)]
+}
+
+fn suite(root: &Path) -> Command {
+    let mut suite = release(root);
     suite.args(["--test", "suite"]);
-    [("pure crates", checked), ("other crates", rest), ("whole processes", suite)]
+    suite
+}
+
+/// All that is tested in the release profile: always the same packages, and with them the same
+/// features of what they share.
+fn release(root: &Path) -> Command {
+    let mut release = run::cargo(root, &["test", "--no-fail-fast", "--release", "--workspace"]);
+    for package in CHECKED {
+        release.args(["--exclude", package]);
+    }
+    release
 }

@@ -112,33 +112,87 @@ fn target(from: &str, link: &str, files: &[File]) -> Option<String> {
     (!exists).then(|| format!("a link to {link}, which does not exist"))
 }
 
-/// Judges the clauses of the semantics: `**S-AREA-N**` begins one, `Test: ` + names end it.
+/// Judges the clauses of the semantics: `**S-AREA-N**` begins one, `Test: ` + names end it, and
+/// each test named carries the clause's id in the comment above it.
 fn clauses(semantics: &File, files: &[File]) -> Vec<Violation> {
     let mut violations = Vec::new();
-    let mut open: Option<(usize, &str)> = None;
+    let mut open: Option<(usize, String)> = None;
+    let mut ids = Vec::new();
     let mut found = |line, what| violations.push(Violation::new(&semantics.path, line, what));
     for (index, line) in semantics.text.lines().enumerate() {
         let line_number = index + 1;
-        if let Some((id, _)) = line.strip_prefix("**S-").and_then(|rest| rest.split_once("**"))
-            && let Some((started, id)) = open.replace((line_number, id))
-        {
-            found(started, format!("S-{id} names no test"));
+        if let Some((id, _)) = line.strip_prefix("**S-").and_then(|rest| rest.split_once("**")) {
+            ids.push(format!("S-{id}"));
+            if let Some((started, id)) = open.replace((line_number, format!("S-{id}"))) {
+                found(started, format!("{id} names no test"));
+            }
         }
         if let Some(names) = line.trim_start().strip_prefix("Test: ") {
-            open = None;
+            let id = open.take().map(|(_, id)| id).unwrap_or_default();
             for name in spans(names) {
-                let last = name.rsplit("::").next().unwrap_or(name);
-                let test = format!("fn {last}(");
-                if !files.iter().any(|file| file.is_rust() && file.text.contains(&test)) {
-                    found(line_number, format!("there is no test `{name}`"));
+                match carries(name, &id, files) {
+                    None => found(line_number, format!("there is no test `{name}`")),
+                    Some(false) => found(line_number, format!("`{name}` does not carry {id}")),
+                    Some(true) => {}
                 }
             }
         }
     }
     if let Some((started, id)) = open {
-        found(started, format!("S-{id} names no test"));
+        found(started, format!("{id} names no test"));
+    }
+    violations.extend(unknown_ids(&ids, files));
+    violations
+}
+
+/// Whether a test of this name has `id` in the comment above it; `None` where there is no such
+/// test.
+fn carries(name: &str, id: &str, files: &[File]) -> Option<bool> {
+    let test = format!("fn {}(", name.rsplit("::").next().unwrap_or(name));
+    let above = |file: &&File| {
+        let at = file.text.find(&test)?;
+        let above = file.text[..at].lines().rev();
+        let mut above = above.take_while(|line| !line.trim().is_empty());
+        Some(above.any(|line| is_comment(line) && has_word(line, id)))
+    };
+    let mut tests = files.iter().filter(|file| file.is_rust()).filter_map(|file| above(&file));
+    let first = tests.next()?;
+    Some(first || tests.any(|carries| carries))
+}
+
+/// Ids that comments of tests carry and no clause has.
+fn unknown_ids(ids: &[String], files: &[File]) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for file in files.iter().filter(|file| file.is_rust() && file.path.contains("tests/")) {
+        let comments = file.text.lines().enumerate().filter(|(_, line)| is_comment(line));
+        for (index, line) in comments {
+            let words = line.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+            for word in words.filter(|word| is_id(word) && !ids.iter().any(|id| id == word)) {
+                violations.push(Violation::new(
+                    &file.path,
+                    index + 1,
+                    format!("there is no clause {word}"),
+                ));
+            }
+        }
     }
     violations
+}
+
+fn is_comment(line: &str) -> bool {
+    line.trim_start().starts_with("//")
+}
+
+/// Whether a word is the id of a clause: `S-AREA-N`.
+fn is_id(word: &str) -> bool {
+    let Some((area, number)) = word.strip_prefix("S-").and_then(|rest| rest.rsplit_once('-'))
+    else {
+        return false;
+    };
+    !area.is_empty()
+        && area.bytes().all(|byte| byte.is_ascii_uppercase())
+        && !number.is_empty()
+        && number.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn has_word(text: &str, word: &str) -> bool {
@@ -155,7 +209,11 @@ mod tests {
     fn files(path: &str, text: &str) -> Vec<File> {
         vec![
             File { path: path.to_owned(), text: text.to_owned() },
-            File { path: "host/a/src/b.rs".to_owned(), text: "fn there() {}\n".to_owned() },
+            File {
+                path: "host/a/src/b.rs".to_owned(),
+                text: "/// It is there (S-A-1).\n#[test]\nfn there() {}\n\nfn bare() {}\n"
+                    .to_owned(),
+            },
         ]
     }
 
@@ -187,14 +245,31 @@ mod tests {
         let clause = "**S-A-1** Words.\n";
         assert_eq!(found(SEMANTICS, clause), ["S-A-1 names no test"]);
         assert_eq!(
-            found(SEMANTICS, &format!("{clause}\n**S-A-2** More.\nTest: `there`\n")),
-            ["S-A-1 names no test"]
+            found(SEMANTICS, &format!("**S-B-1** More.\n{clause}\nTest: `there`\n")),
+            ["S-B-1 names no test"]
+        );
+        assert_eq!(
+            found(SEMANTICS, &format!("{clause}Test: `bare`\n")),
+            ["`bare` does not carry S-A-1"]
         );
         assert_eq!(
             found(SEMANTICS, &format!("{clause}Test: `gone`\n")),
             ["there is no test `gone`"]
         );
         assert_eq!(found(SEMANTICS, &format!("{clause}Test: `a::there`\n")), [""; 0]);
+    }
+
+    #[test]
+    fn an_id_that_no_clause_has_is_found() {
+        let files = [
+            File { path: SEMANTICS.to_owned(), text: "**S-A-1** A.\nTest: `t`\n".to_owned() },
+            File {
+                path: "tests/suite/t.rs".to_owned(),
+                text: "/// S-A-1, S-A-2.\nfn t() {}\n".to_owned(),
+            },
+        ];
+        let found: Vec<String> = check(&files).into_iter().map(|found| found.what).collect();
+        assert_eq!(found, ["there is no clause S-A-2"]);
     }
 
     #[test]

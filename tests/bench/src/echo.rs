@@ -17,6 +17,16 @@ const MESSAGE_LEN_BYTES_MAX: usize = 64 * 1024;
 
 /// Serves answers of `answer_len_bytes` until the runtime ends, and connects to it.
 pub async fn connect(answer_len_bytes: usize) -> Connection {
+    connect_to(move |connection| serve(connection, answer_len_bytes)).await
+}
+
+/// Serves one connection by `serve` until the runtime ends, and connects to it.
+pub(crate) async fn connect_to<F>(
+    serve: impl FnOnce(Connection) -> F + Send + 'static,
+) -> Connection
+where
+    F: Future<Output = ()> + Send,
+{
     let key = rcgen::KeyPair::generate().expect("a key");
     let params = rcgen::CertificateParams::new(vec!["echo".to_owned()]).expect("a name");
     let certificate = params.self_signed(&key).expect("a certificate").der().clone();
@@ -31,7 +41,7 @@ pub async fn connect(answer_len_bytes: usize) -> Connection {
     let address = server.local_addr().expect("an address");
     tokio::spawn(async move {
         let connection = server.accept().await.expect("a client").await.expect("a connection");
-        serve(connection, answer_len_bytes).await;
+        serve(connection).await;
     });
     let mut roots = RootCertStore::empty();
     roots.add(certificate).expect("a certificate");

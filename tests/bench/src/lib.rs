@@ -5,6 +5,7 @@
 //! measured in turn in the same run, each by the minimum of its rounds. Benchmarks print; they
 //! never fail for being slow.
 
+pub mod chain;
 pub mod echo;
 
 use std::time::{Duration, Instant};

@@ -8,17 +8,18 @@ mod recall;
 mod reply;
 mod request;
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use portcullis_core::Status;
 use portcullis_core::limits::CONNECTIONS_MAX;
 use portcullis_wire::Request;
 use portcullis_wire::message::Failure;
-use quinn::{Incoming, VarInt};
+use quinn::{Incoming, RecvStream, SendStream, VarInt};
 use rustls_pki_types::CertificateDer;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -108,7 +109,7 @@ impl Server {
         counters: Arc<Counters>,
         stop: impl Future<Output = ()>,
     ) {
-        let stopping = CancellationToken::new();
+        let stopping = Arc::new(CancellationToken::new());
         let tasks = TaskTracker::new();
         tokio::pin!(stop);
         loop {
@@ -169,7 +170,7 @@ struct Serving<S> {
     _place: Place,
     service: Arc<S>,
     counters: Arc<Counters>,
-    stopping: CancellationToken,
+    stopping: Arc<CancellationToken>,
     tasks: TaskTracker,
     role: Role,
 }
@@ -197,18 +198,20 @@ impl<S: Service> Serving<S> {
             }
         };
         info!(peer = %address, %role, serving = %self.role, "connected");
-        self.requests(&connection, address, &session).await;
+        let requests = Requests {
+            service: self.service.clone(),
+            session: session.clone(),
+            counters: self.counters.clone(),
+            stopping: self.stopping.clone(),
+            address,
+            warned: AtomicBool::new(false),
+        };
+        self.accept(&connection, &Arc::new(requests)).await;
         self.service.close_session(&session);
         info!(peer = %address, "disconnected");
     }
 
-    async fn requests(
-        &self,
-        connection: &quinn::Connection,
-        address: SocketAddr,
-        session: &Arc<S::Session>,
-    ) {
-        let warned = Arc::new(AtomicUsize::new(0));
+    async fn accept(&self, connection: &quinn::Connection, requests: &Arc<Requests<S>>) {
         loop {
             let stream = tokio::select! {
                 () = self.stopping.cancelled() => {
@@ -219,30 +222,48 @@ impl<S: Service> Serving<S> {
                 stream = connection.accept_bi() => stream,
             };
             let Ok((send, recv)) = stream else { return };
-            let service = self.service.clone();
-            let counters = self.counters.clone();
-            let session = session.clone();
-            let warned = warned.clone();
-            self.tasks.spawn(async move {
-                match read_request(recv).await {
-                    Ok((request, body)) => {
-                        let verb = request.verb();
-                        let reply = ReplySink::new(send);
-                        if service.serve(&session, request, body, reply).await.is_err() {
-                            debug!(peer = %address, ?verb, "the peer did not wait for its answer");
-                        }
-                    }
-                    Err(Unreadable::Gone) => {}
-                    Err(Unreadable::Bad(error)) => {
-                        counters.bad_frames.fetch_add(1, Ordering::Relaxed);
-                        if warned.fetch_add(1, Ordering::Relaxed) == 0 {
-                            warn!(peer = %address, %error, "bad request; further ones of this connection are only counted");
-                        }
-                        let failure = Failure::new(Status::BadFrame, error.to_string());
-                        let _ = ReplySink::new(send).fail(failure).await;
-                    }
+            let answer = requests.clone().answer(send, recv);
+            let mut answer = Box::pin(self.tasks.track_future(answer));
+            // What is answered without waiting, as from a cache, needs no task of its own.
+            let first = poll_fn(|context| Poll::Ready(answer.as_mut().poll(context))).await;
+            if first.is_pending() {
+                tokio::spawn(answer);
+            }
+        }
+    }
+}
+
+/// What the requests of one connection share.
+struct Requests<S: Service> {
+    service: Arc<S>,
+    session: Arc<S::Session>,
+    counters: Arc<Counters>,
+    stopping: Arc<CancellationToken>,
+    address: SocketAddr,
+    /// The first bad request of a connection is logged.
+    warned: AtomicBool,
+}
+
+impl<S: Service> Requests<S> {
+    async fn answer(self: Arc<Self>, send: SendStream, recv: RecvStream) {
+        let request = read_request(recv).await;
+        let reply = ReplySink::new(send, self.stopping.clone());
+        match request {
+            Ok((request, body)) => {
+                let verb = request.verb();
+                if self.service.serve(&self.session, request, body, reply).await.is_err() {
+                    debug!(peer = %self.address, ?verb, "the peer did not wait for its answer");
                 }
-            });
+            }
+            Err(Unreadable::Gone) => {}
+            Err(Unreadable::Bad(error)) => {
+                self.counters.bad_frames.fetch_add(1, Ordering::Relaxed);
+                if !self.warned.swap(true, Ordering::Relaxed) {
+                    warn!(peer = %self.address, %error, "bad request; further ones of this connection are only counted");
+                }
+                let failure = Failure::new(Status::BadFrame, error.to_string());
+                let _ = reply.fail(failure).await;
+            }
         }
     }
 }

@@ -1,10 +1,13 @@
 //! The answer of one request on its way out.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use portcullis_core::{Chunk, Status};
 use portcullis_wire::message::Failure;
 use portcullis_wire::{Reply, ReplyFrame, codec};
 use quinn::SendStream;
+use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 /// The peer no longer wants the answer, or is lost. Nobody is left to tell.
@@ -15,19 +18,24 @@ pub struct PeerGone;
 #[derive(Debug)]
 pub struct ReplySink {
     send: SendStream,
+    stopping: Arc<CancellationToken>,
     /// Whether chunks or data were sent.
     is_series: bool,
 }
 
 impl ReplySink {
-    pub(super) fn new(send: SendStream) -> Self {
-        Self { send, is_series: false }
+    pub(super) fn new(send: SendStream, stopping: Arc<CancellationToken>) -> Self {
+        Self { send, stopping, is_series: false }
     }
 
-    /// Resolves when the peer no longer wants the answer, or is lost.
+    /// Resolves when the peer no longer wants the answer or is lost, or when this server is told to
+    /// stop: what may wait for ever, as for a lock, then ends without an answer, and the peer asks
+    /// the next server.
     pub async fn gone(&mut self) {
-        // Either way it ended.
-        let _ = self.send.stopped().await;
+        tokio::select! {
+            _ = self.send.stopped() => {}
+            () = self.stopping.cancelled() => {}
+        }
     }
 
     /// Answers with one message.

@@ -143,7 +143,7 @@ pub(super) async fn read_request(recv: RecvStream) -> Result<(Request, Body), Un
         Body { recv: Some(recv), buffer: BytesMut::new(), left_bytes: 0, frame_left_bytes: 0 };
     // One that has arrived whole, as nearly all have, costs no timer.
     let first = {
-        let mut reading = pin!(read_frame(&mut body));
+        let mut reading = pin!(read_head(&mut body));
         let polled = poll_fn(|context| Poll::Ready(reading.as_mut().poll(context))).await;
         match polled {
             Poll::Ready(request) => request,
@@ -155,28 +155,36 @@ pub(super) async fn read_request(recv: RecvStream) -> Result<(Request, Body), Un
     let request = first?;
     body.left_bytes = request.body_len_bytes() as usize;
     if body.left_bytes == 0 {
-        if !body.buffer.is_empty() {
-            let kind = frame::FrameKind::Request;
-            let reason = format!("{} bytes follow it", body.buffer.len());
-            return Err(CodecError::Payload { kind, reason }.into());
-        }
-        body.take_end().await;
         body.recv = None;
     }
     Ok((request, body))
 }
 
-async fn read_frame(body: &mut Body) -> Result<Request, Unreadable> {
-    let Some(recv) = &mut body.recv else { return Err(Unreadable::Gone) };
-    loop {
-        frame::check_len(&body.buffer, REQUEST_LEN_BYTES_MAX)?;
-        if let Some(frame) = frame::take(&mut body.buffer)? {
-            return Ok(codec::decode_request(&frame)?);
+/// The request, and the end of the stream where nothing may follow: a stream that is dropped without
+/// its end costs its peer a STOP_SENDING.
+async fn read_head(body: &mut Body) -> Result<Request, Unreadable> {
+    let Body { recv: Some(recv), buffer, .. } = body else { return Err(Unreadable::Gone) };
+    let request = loop {
+        frame::check_len(buffer, REQUEST_LEN_BYTES_MAX)?;
+        if let Some(frame) = frame::take(buffer)? {
+            break codec::decode_request(&frame)?;
         }
         match recv.read_chunk(STREAM_WINDOW_BYTES as usize, true).await {
-            Ok(Some(chunk)) => body.buffer.extend_from_slice(&chunk.bytes),
+            Ok(Some(chunk)) => buffer.extend_from_slice(&chunk.bytes),
             Ok(None) => return Err(CodecError::Truncated.into()),
             Err(_) => return Err(Unreadable::Gone),
         }
+    };
+    if request.body_len_bytes() > 0 {
+        return Ok(request);
     }
+    let follows = match buffer.is_empty() {
+        true => recv.read_chunk(1, true).await.map_err(|_| Unreadable::Gone)?.is_some(),
+        false => true,
+    };
+    if follows {
+        let reason = "something follows it".to_owned();
+        return Err(CodecError::Payload { kind: frame::FrameKind::Request, reason }.into());
+    }
+    Ok(request)
 }

@@ -1,6 +1,6 @@
 //! Requests, bodies, recalls and leases over real QUIC connections on loopback.
 
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod requests;
 mod site;

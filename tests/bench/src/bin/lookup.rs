@@ -25,8 +25,12 @@ fn main() {
     let set = IdentitySet::generate().expect("identities");
     let gateway = runtime.block_on(serve(&set, tree.path()));
     let client = runtime.block_on(connect(&set, gateway, Role::Client));
-    let root = match runtime.block_on(client.call(&Request::Attach)) {
-        Ok(Reply::Attached { root }) => root.handle,
+    let root = match runtime.block_on(client.call(&Request::Attach {
+        watch: true,
+        client: 1,
+        ended: 0,
+    })) {
+        Ok(Reply::Attached { root, .. }) => root.handle,
         other => panic!("attach: {other:?}"),
     };
     for file in 0..FILES {

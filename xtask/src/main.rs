@@ -3,7 +3,8 @@
 //! One file a command. [`build`] makes the shipped policies and the binary; [`demo`], [`mod@test`],
 //! [`lint`], [`mod@bench`] and [`soak`] begin with what they need of it, so each works on a fresh
 //! checkout. [`policies`] turns `plugins/*` into components, [`tidy`] has the rules of the house
-//! that no compiler knows, [`tally`] counts tests, [`run`] starts programs.
+//! that no compiler knows, [`tools`] installs what the tests run, [`tally`] counts tests, [`run`]
+//! starts programs.
 
 use std::process::ExitCode;
 
@@ -20,6 +21,7 @@ mod soak;
 mod tally;
 mod test;
 mod tidy;
+mod tools;
 
 /// Everything that is done to this repository.
 #[derive(Parser)]

@@ -6,13 +6,14 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::tally::Tally;
-use crate::{build, run};
+use crate::{build, run, tools};
 
 /// Runs the suite `rounds` times with `PORTCULLIS_SOAK=1`, which lifts its bounds on tree sizes.
 /// Stops at the first round that fails.
 pub(crate) fn soak(root: &Path, rounds: u32) -> Result<ExitCode> {
     build::all_components(root)?;
     build::build(root)?;
+    tools::install(root)?;
     let mut tally = Tally::default();
     for round in 1..=rounds {
         eprintln!("\nround {round} of {rounds}");

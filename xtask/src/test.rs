@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode};
 use anyhow::Result;
 
 use crate::tally::Tally;
-use crate::{build, run};
+use crate::{build, run, tools};
 
 /// Tested with debug assertions; none of them may depend on wasmtime.
 const CHECKED: &[&str] = &["portcullis-core", "portcullis-wire", "portcullis-sim", "xtask"];
@@ -20,6 +20,7 @@ const SUITE: &str = "portcullis-suite";
 pub(crate) fn test(root: &Path, filter: Option<&str>) -> Result<ExitCode> {
     build::all_components(root)?;
     build::build(root)?;
+    tools::install(root)?;
     let mut tally = Tally::default();
     for (title, mut command) in steps(root) {
         // A test that skips itself says so in its output, which is kept back where it passes.

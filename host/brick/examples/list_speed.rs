@@ -51,7 +51,8 @@ struct Listing {
 }
 
 async fn list(connection: &Connection) -> Result<Listing, Box<dyn Error>> {
-    let Reply::Attached { root } = connection.call(&Request::Attach).await? else {
+    let attach = Request::Attach { watch: false, client: 0, ended: 0 };
+    let Reply::Attached { root, .. } = connection.call(&attach).await? else {
         return Err("not an answer to attach".into());
     };
     let (start, cpu_start) = (Instant::now(), cpu_time());

@@ -140,9 +140,9 @@ impl Export {
         reopen(dir, OFlags::DIRECTORY)
     }
 
-    /// A readable descriptor of `file`, which the caller knows to be a regular file.
-    pub(crate) fn open_for_read(&self, file: BorrowedFd<'_>) -> Result<OwnedFd> {
-        reopen(file, OFlags::NOCTTY | OFlags::NONBLOCK)
+    /// A descriptor of `file`, which the caller knows to be a regular file, with these flags.
+    pub(crate) fn open_file(&self, file: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd> {
+        reopen(file, flags | OFlags::NOCTTY | OFlags::NONBLOCK)
     }
 
     /// Whether a file with this stat lies beyond the export: on another mount, or in a subvolume
@@ -176,7 +176,17 @@ impl Export {
 /// `O_PATH` descriptors can be opened for reading only through `/proc`, which leads to the same
 /// inode whatever its name is by now.
 fn reopen(fd: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd> {
-    openat(CWD, proc_path(fd), OFlags::RDONLY | OFlags::CLOEXEC | flags, Mode::empty())
+    openat(CWD, proc_path(fd), OFlags::CLOEXEC | flags, Mode::empty())
+}
+
+/// An `O_PATH` descriptor of an open file, which need not have a name any more.
+pub(crate) fn reopen_as_path(file: BorrowedFd<'_>) -> Result<OwnedFd> {
+    reopen(file, OFlags::PATH)
+}
+
+/// Another descriptor of an open regular file, every write to which goes to its end.
+pub(crate) fn reopen_for_append(file: BorrowedFd<'_>) -> Result<OwnedFd> {
+    reopen(file, OFlags::WRONLY | OFlags::APPEND)
 }
 
 /// The path by which `/proc` leads to the file of a descriptor.

@@ -7,14 +7,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use portcullis_core::limits::{OPEN_FILES_MAX, READ_FRAME_LEN_BYTES, READ_LEN_BYTES_MAX};
-use portcullis_core::{Attr, FileKind, Handle, Status};
+use portcullis_core::{Handle, Status};
 use portcullis_wire::message::Failure;
 use rustix::buffer::spare_capacity;
+use rustix::fs::OFlags;
 use rustix::io::{Errno, pread};
 
-use crate::attr::stat;
 use crate::error::failure;
-use crate::handles::Handles;
+use crate::mutate::{Content, Opened};
+use crate::orphans::Held;
 
 /// The open files of one session, by the ids it was given.
 #[derive(Default)]
@@ -24,55 +25,68 @@ pub(crate) struct OpenFiles {
 
 #[derive(Default)]
 struct Table {
-    files: HashMap<u64, Arc<OwnedFd>>,
+    files: HashMap<u64, Arc<OpenFile>>,
     last_id: u64,
 }
 
+/// One of them.
+pub(crate) struct OpenFile {
+    fd: Arc<OwnedFd>,
+    held: Held,
+    /// Every write goes to the end.
+    pub(crate) is_append: bool,
+}
+
+impl OpenFile {
+    /// Its descriptor, and which file it is.
+    pub(crate) fn content(&self) -> Content<'_> {
+        Content { fd: self.fd.as_fd(), handle: self.held.handle() }
+    }
+
+    /// Which file it is.
+    pub(crate) fn handle(&self) -> &Handle {
+        self.held.handle()
+    }
+}
+
 impl OpenFiles {
-    /// Opens the regular file of `handle` for reading.
-    ///
-    /// Its type is known before it is opened: opening a FIFO waits for a writer, and opening a
-    /// device can do anything.
-    pub(crate) fn open(&self, handles: &Handles, handle: &Handle) -> Result<(u64, Attr), Failure> {
-        if self.table.lock().files.len() >= OPEN_FILES_MAX {
-            return Err(too_many());
-        }
-        let object = handles.object(handle)?;
-        match object.stat.kind() {
-            FileKind::Regular => {}
-            FileKind::Directory => return Err(Status::IsDirectory.into()),
-            FileKind::Symlink => return Err(Status::Loop.into()),
-            _ => {
-                let detail = "a fifo, socket or device; those are not opened through a brick";
-                return Err(Failure::new(Status::NoDevice, detail));
-            }
-        }
-        let file = handles.export().open_for_read(object.fd.as_fd()).map_err(failure)?;
-        let attr = stat(file.as_fd()).map_err(failure)?.attr();
+    /// Whether there is room for another file. Ask before it is opened.
+    pub(crate) fn check_room(&self) -> Result<(), Failure> {
+        if self.table.lock().files.len() >= OPEN_FILES_MAX { Err(too_many()) } else { Ok(()) }
+    }
+
+    /// Takes in a file that was opened with `flags`; answers its id.
+    pub(crate) fn insert(&self, opened: Opened, flags: u32) -> Result<u64, Failure> {
+        let is_append = OFlags::from_bits_retain(flags).contains(OFlags::APPEND);
+        let file = OpenFile { fd: opened.fd, held: opened.held, is_append };
         let mut table = self.table.lock();
         if table.files.len() >= OPEN_FILES_MAX {
+            // Closing it may block.
+            drop(table);
             return Err(too_many());
         }
         table.last_id += 1;
         let id = table.last_id;
         table.files.insert(id, Arc::new(file));
-        Ok((id, attr))
+        Ok(id)
     }
 
     /// The open file of this id. It stays open while it is held, released or not.
-    pub(crate) fn get(&self, id: u64) -> Result<Arc<OwnedFd>, Failure> {
+    pub(crate) fn get(&self, id: u64) -> Result<Arc<OpenFile>, Failure> {
         self.table.lock().files.get(&id).cloned().ok_or_else(|| Status::BadFile.into())
     }
 
-    /// Forgets an open file.
-    pub(crate) fn release(&self, id: u64) -> Result<(), Failure> {
-        let released = self.table.lock().files.remove(&id);
-        released.map(drop).ok_or_else(|| Status::BadFile.into())
+    /// Forgets an open file; whoever drops it last closes it, which may block.
+    pub(crate) fn release(&self, id: u64) -> Result<Arc<OpenFile>, Failure> {
+        self.table.lock().files.remove(&id).ok_or_else(|| Status::BadFile.into())
     }
 
-    /// Forgets all; the caller drops them where it may block.
-    pub(crate) fn take_all(&self) -> impl Send + use<> {
-        std::mem::take(&mut self.table.lock().files)
+    /// Forgets all, since the connection is lost: each is kept for a while, because its client may
+    /// come back to it. The caller drops them where it may block.
+    pub(crate) fn lose_all(&self) -> impl Send + use<> {
+        let files = std::mem::take(&mut self.table.lock().files);
+        files.values().for_each(|file| file.held.lose());
+        files
     }
 }
 
@@ -83,7 +97,7 @@ fn too_many() -> Failure {
 
 /// A read on its way, answered piece by piece.
 pub(crate) struct ReadPieces {
-    file: Arc<OwnedFd>,
+    file: Arc<OpenFile>,
     offset: u64,
     left: usize,
 }
@@ -91,7 +105,7 @@ pub(crate) struct ReadPieces {
 impl ReadPieces {
     /// A read of `len_bytes` from `offset_bytes` on.
     pub(crate) fn new(
-        file: Arc<OwnedFd>,
+        file: Arc<OpenFile>,
         offset_bytes: u64,
         len_bytes: u32,
     ) -> Result<Self, Failure> {
@@ -117,7 +131,7 @@ impl ReadPieces {
         let mut piece = Vec::with_capacity(wanted);
         while piece.len() < wanted {
             let room = wanted - piece.len();
-            match pread(&self.file, spare_capacity(&mut piece), self.offset) {
+            match pread(&self.file.fd, spare_capacity(&mut piece), self.offset) {
                 Ok(0) => break,
                 // The allocation may be larger than was asked for.
                 Ok(read) => {
@@ -147,30 +161,34 @@ impl ReadPieces {
 mod tests {
     use super::*;
     use crate::HandleChoice;
-    use crate::export::Export;
+    use crate::mutate::Mutator;
+    use crate::orphans::Orphans;
+    use crate::testing::handles_of;
 
     #[test]
     fn open_files_are_bounded_and_a_release_makes_room() {
         crate::raise_open_file_limit();
         let dir = tempfile::tempdir().expect("a directory");
         std::fs::write(dir.path().join("file"), b"content").expect("written");
-        let export = Export::open(dir.path()).expect("it opens");
-        let handles = Handles::new(export, &[1; 32], HandleChoice::Auto).expect("handles");
-        let root = handles.root_entry().expect("a root").handle;
-        let root = handles.directory(&root).expect("the root");
+        let handles = handles_of(dir.path(), HandleChoice::Auto);
+        let root = handles.directory(handles.root()).expect("the root");
         let file = handles.entry(&root, b"file").expect("there").handle;
+        let mutator = Mutator::new(handles.clone(), Orphans::new(handles));
         let files = OpenFiles::default();
-        let mut last = Ok((0, Attr::default()));
+        let open = || {
+            files.check_room()?;
+            files.insert(mutator.open(&file, 0)?, 0)
+        };
+        let mut last = Ok(0);
         let mut count = 0;
         while last.is_ok() {
-            last = files.open(&handles, &file);
+            last = open();
             count += usize::from(last.is_ok());
         }
         // Where the process may not open so many, the answer is the same.
         assert_eq!(last.map_err(|failure| failure.status), Err(Status::TooManyOpen));
         assert!(count <= OPEN_FILES_MAX);
-        files.release(1).expect("released");
-        let (id, _) = files.open(&handles, &file).expect("there is room");
-        assert_eq!(id as usize, count + 1, "no id is given twice");
+        drop(files.release(1).expect("released"));
+        assert_eq!(open().expect("there is room") as usize, count + 1, "no id is given twice");
     }
 }

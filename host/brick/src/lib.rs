@@ -1,27 +1,47 @@
-//! The brick: exports one directory over QUIC, read-only, to gateways.
+//! The brick: exports one directory over QUIC to gateways.
 //!
 //! ```text
-//! service ─► scan, files, xattr ─► handles ─► export ─► openat2, statx, getdents64 ...
+//! service ─► answers, scan, files ─► handles ─► export ─► openat2, statx, getdents64 ...
+//!    │  └──► mutations ─► mutate ─► caller ─► mkdirat, renameat2, pwritev2 ...
+//!    │          │           └─► orphans                    locks ─► fcntl, flock
 //!    └── workers (where all of it blocks)
+//! watcher ─► direct ─► fanotify, or polling
 //! ```
-//! - `service`: one session a gateway, one function a request.
-//! - `scan`: a directory listed in steps, so that flow control stops it.
-//! - `files`: the open files of a session; `xattr`: extended attributes.
-//! - `handles`: which bytes stand for a file, and finding it by them.
+//! - `service`: one session a gateway; `tree`: the export and all that belongs to it.
+//! - `answers`: requests that change nothing; `scan`: a directory listed in steps, so that flow
+//!   control stops it; `files`: the open files of a session; `xattr`: extended attributes.
+//! - `mutations`: operations applied once, and told to all who watch; `mutate`: how each is done;
+//!   `caller`: as whom; `orphans`: open files that lost their name; `locks`: advisory locks.
+//! - `watcher`: what a session was told is watched for it; `direct`: what other programs change.
+//! - `handles`: which bytes stand for a file, and finding it by them; `name`: which names may be
+//!   asked for.
 //! - `export`: the root, and the only ways by which a path becomes a file.
 //! - `workers`: bounds what blocks.
 //!
 //! What must hold: no request reaches a file outside the export; no handle ever leads to another
 //! file than the one it was made for; no symbolic link is followed and no device or FIFO opened;
-//! nothing blocks an async thread; memory and descriptors are bounded for each connection.
+//! nothing blocks an async thread; memory and descriptors are bounded for each connection; a change
+//! is answered when all who watch have forgotten what it made untrue.
 
+mod answers;
 mod attr;
+mod caller;
+mod direct;
 mod error;
 mod export;
 mod files;
 mod handles;
+mod locks;
+mod mutate;
+mod mutations;
+mod name;
+mod orphans;
 mod scan;
 mod service;
+#[cfg(test)]
+mod testing;
+mod tree;
+mod watcher;
 mod workers;
 mod xattr;
 
@@ -34,6 +54,7 @@ use portcullis_transport::{Identity, Role, Server, TransportError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{info, warn};
 
+pub use direct::DirectCounters;
 pub use error::BrickError;
 pub use handles::HandleChoice;
 pub use service::BrickCounters;
@@ -41,6 +62,7 @@ pub use service::BrickCounters;
 use export::Export;
 use handles::Handles;
 use service::BrickService;
+use tree::Tree;
 
 /// What a brick exports, and where.
 #[derive(Clone, Debug)]
@@ -51,12 +73,14 @@ pub struct BrickConfig {
     pub listen: SocketAddr,
     /// How files get handles; [`HandleChoice::Auto`] unless there is a reason.
     pub handles: HandleChoice,
+    /// Looks for changes of other programs every second, although the kernel could tell of them.
+    pub polling: bool,
 }
 
 impl BrickConfig {
     /// Exports `export` on `listen`, and leaves the rest to the brick.
     pub fn new(export: impl Into<PathBuf>, listen: SocketAddr) -> Self {
-        Self { export: export.into(), listen, handles: HandleChoice::Auto }
+        Self { export: export.into(), listen, handles: HandleChoice::Auto, polling: false }
     }
 }
 
@@ -70,8 +94,9 @@ pub struct Brick {
 }
 
 impl Brick {
-    /// Opens the export and listens.
+    /// Opens the export and listens; within a tokio runtime.
     ///
+    /// Clears the umask of the process, because modes come with their callers' umask applied.
     /// Raises the soft limit of open files of the process to its hard limit, because clients hold
     /// files open here.
     ///
@@ -89,8 +114,10 @@ impl Brick {
             .map_err(|source| TransportError::Bind { address: config.listen, source })?;
         raise_open_file_limit();
         let choice = handles.choice();
+        caller::clear_umask();
         let counters = Arc::new(BrickCounters::default());
-        let service = BrickService::new(handles, counters.clone());
+        let tree = Tree::new(handles, counters.direct.clone(), config.polling);
+        let service = BrickService::new(tree, counters.clone());
         info!(export = %config.export.display(), %address, handles = ?choice, "brick");
         Ok(Self { server, address, service, counters, choice })
     }

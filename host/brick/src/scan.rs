@@ -23,6 +23,8 @@ use tracing::warn;
 
 use crate::error::failure;
 use crate::handles::{Directory, Handles, birth_now};
+use crate::orphans::ORPHANS_DIR;
+use crate::watcher::Watcher;
 
 /// Entries of the first step. Each further one has four times as many,
 const FIRST_STEP_ENTRIES: usize = 32;
@@ -36,7 +38,9 @@ const BUFFER_LEN_BYTES: usize = 256 * 1024;
 /// A listing under way.
 pub(crate) struct Scan {
     handles: Arc<Handles>,
+    watcher: Option<Watcher>,
     dir: Directory,
+    is_root: bool,
     list: OwnedFd,
     ahead: NamesAhead,
     buffer_len: usize,
@@ -57,8 +61,12 @@ impl Scan {
         handles: Arc<Handles>,
         dir: &Handle,
         after: &[u64],
+        watcher: Option<Watcher>,
     ) -> Result<Self, Failure> {
         let dir = handles.directory(dir)?;
+        if let Some(watcher) = &watcher {
+            watcher.names(&dir);
+        }
         let list = handles.export().open_for_list(dir.fd.as_fd()).map_err(failure)?;
         match *after {
             [] | [0] => {}
@@ -70,7 +78,9 @@ impl Scan {
             }
         }
         Ok(Self {
+            is_root: dir.handle == *handles.root(),
             handles,
+            watcher,
             dir,
             list,
             ahead: NamesAhead::default(),
@@ -111,12 +121,16 @@ impl Scan {
         raw: RawName,
         since: Timestamp,
     ) -> Result<Option<Entry>, Failure> {
-        if raw.kind != FileKind::Symlink
-            && let Some(entry) = self.handles.entry_by_name(&self.dir, name, since)
-        {
-            return Ok(Some(entry));
-        }
-        match self.handles.entry(&self.dir, name) {
+        let quick = || {
+            (raw.kind != FileKind::Symlink)
+                .then(|| self.handles.entry_by_name(&self.dir, name, since))
+                .flatten()
+        };
+        let entry = match &self.watcher {
+            Some(watcher) => watcher.entry(&self.handles, &self.dir, name, quick),
+            None => quick().map_or_else(|| self.handles.entry(&self.dir, name), Ok),
+        };
+        match entry {
             Ok(entry) => Ok(Some(entry)),
             Err(Errno::NOENT) => Ok(None),
             // Not this name's fault: the next one would fare no better.
@@ -144,7 +158,9 @@ impl Scan {
                     Some(Err(error)) => return Err(failure(error)),
                 };
                 let name = entry.file_name().to_bytes();
-                if is_valid_name(name) {
+                if name == ORPHANS_DIR && self.is_root {
+                    // The brick's own.
+                } else if is_valid_name(name) {
                     self.ahead.push(name, kind(entry.file_type()), entry.next_entry_cookie());
                 } else if name != b"." && name != b".." {
                     warn!(name = %name.escape_ascii(), "the file system lists an impossible name");
@@ -249,7 +265,7 @@ mod tests {
         }
         let handles = handles(&dir);
         let root = handles.root_entry().expect("a root").handle;
-        let mut scan = Scan::begin(handles, &root, &[]).expect("it begins");
+        let mut scan = Scan::begin(handles, &root, &[], None).expect("it begins");
         let first = scan.step().expect("a step");
         let mut seen = names(&first);
         assert_eq!(seen.len(), FIRST_STEP_ENTRIES);
@@ -281,7 +297,7 @@ mod tests {
         let handles = handles(&dir);
         let root = handles.root_entry().expect("a root").handle;
         let mut whole = Vec::new();
-        let mut scan = Scan::begin(handles.clone(), &root, &[]).expect("it begins");
+        let mut scan = Scan::begin(handles.clone(), &root, &[], None).expect("it begins");
         loop {
             let step = scan.step().expect("a step");
             let entries = step.chunks.iter().flat_map(Chunk::entries);
@@ -292,7 +308,7 @@ mod tests {
         }
         assert_eq!(whole.len(), 5000);
         for (index, &(_, cookie)) in whole.iter().enumerate() {
-            let mut scan = Scan::begin(handles.clone(), &root, &[cookie]).expect("it begins");
+            let mut scan = Scan::begin(handles.clone(), &root, &[cookie], None).expect("it begins");
             let step = scan.step().expect("a step");
             let rest = &whole[index + 1..];
             let next = &rest[..rest.len().min(FIRST_STEP_ENTRIES)];
@@ -310,7 +326,7 @@ mod tests {
         let root = handles.root_entry().expect("a root").handle;
         let root = handles.directory(&root).expect("the root");
         let gone = handles.entry(&root, b"gone").expect("there").handle;
-        let mut scan = Scan::begin(handles, &gone, &[]).expect("it begins");
+        let mut scan = Scan::begin(handles, &gone, &[], None).expect("it begins");
         std::fs::remove_dir(dir.path().join("gone")).expect("removed");
         assert_eq!(scan.step().err().map(|failure| failure.status), Some(Status::Stale));
     }

@@ -1,29 +1,28 @@
-//! What a brick answers: one session a gateway, one function a request.
+//! What a brick answers: one session a connection, and each request's way to a worker.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use portcullis_core::limits::{BRICK_STREAMS_PER_CONNECTION_MAX, NAME_LEN_MAX};
-use portcullis_core::{Chunk, Entry, FileKind, Handle, Status, entry::is_valid_name};
+use portcullis_core::limits::{BRICK_STREAMS_PER_CONNECTION_MAX, LEASE_MS};
+use portcullis_core::watch::SessionId;
+use portcullis_core::{Chunk, Handle, Status};
 use portcullis_transport::serve::{Counters, PeerGone};
-use portcullis_transport::{Peer, ReplySink, Role, Service};
-use portcullis_wire::message::{Failure, Verb};
+use portcullis_transport::{Body, Peer, Recaller, ReplySink, Role, Service};
+use portcullis_wire::message::{Failure, Lock, LockKind, Verb};
 use portcullis_wire::{Reply, Request};
-use rustix::fs::readlinkat;
-use rustix::io::Errno;
-use std::os::fd::AsFd;
 use tokio::sync::Semaphore;
 use tracing::warn;
 
-use crate::error::failure;
-use crate::files::{OpenFiles, ReadPieces};
-use crate::handles::Handles;
+use crate::answers::{self, Asker};
+use crate::direct::{DirectCounters, own};
+use crate::files::{OpenFile, OpenFiles, ReadPieces};
+use crate::mutations;
 use crate::scan::{Scan, Step};
-use crate::workers::Workers;
-use crate::xattr;
+use crate::tree::Tree;
+use crate::watcher::Watcher;
 
 /// What a brick counts since it started.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct BrickCounters {
     /// Connections, refusals and unreadable frames.
     pub connections: Arc<Counters>,
@@ -33,86 +32,235 @@ pub struct BrickCounters {
     pub failures: AtomicU64,
     /// Handles that this brick did not make.
     pub bad_handles: AtomicU64,
+    /// Mutations that were asked again and had been applied.
+    pub replays: AtomicU64,
+    /// Changes that other programs make.
+    pub direct: Arc<DirectCounters>,
 }
 
-/// Serves one export to gateways.
-pub(crate) struct BrickService {
-    handles: Arc<Handles>,
-    workers: Workers,
-    counters: Arc<BrickCounters>,
-}
-
-/// One gateway's connection.
-pub(crate) struct Session {
-    peer: Peer,
-    files: Arc<OpenFiles>,
-    /// Listings and reads that may still begin.
-    streams: Semaphore,
-    warned: AtomicBool,
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        let files = self.files.take_all();
-        // Closing may block, and sessions end on threads that must not.
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn_blocking(move || drop(files));
+impl Default for BrickCounters {
+    fn default() -> Self {
+        Self {
+            connections: Arc::default(),
+            requests: std::array::from_fn(|_| AtomicU64::new(0)),
+            failures: AtomicU64::new(0),
+            bad_handles: AtomicU64::new(0),
+            replays: AtomicU64::new(0),
+            direct: Arc::default(),
         }
     }
 }
 
+/// Serves one export.
+pub(crate) struct BrickService {
+    pub(crate) tree: Arc<Tree>,
+    pub(crate) counters: Arc<BrickCounters>,
+    last_session: AtomicU64,
+}
+
+/// One connection.
+pub(crate) struct Session {
+    /// Names it within this life of the brick.
+    pub(crate) number: u64,
+    peer: Peer,
+    recaller: Recaller,
+    pub(crate) files: Arc<OpenFiles>,
+    /// The watches, where the peer caches what it is told.
+    watcher: OnceLock<Watcher>,
+    /// Listings and reads that may still begin.
+    streams: Semaphore,
+    warned: AtomicBool,
+    is_closed: Arc<AtomicBool>,
+}
+
+impl Session {
+    /// Whom an answer is for.
+    pub(crate) fn asker(&self) -> Asker {
+        Asker {
+            session: self.number,
+            is_closed: self.is_closed.clone(),
+            files: self.files.clone(),
+            watcher: self.watcher.get().cloned(),
+        }
+    }
+
+    /// The session's name to the grantor, where it watches.
+    pub(crate) fn id(&self) -> Option<SessionId> {
+        self.watcher.get().map(|watcher| watcher.session().id)
+    }
+
+    /// Lets go of the files. Closing may block, and sessions end on threads that must not.
+    fn lose_files(&self) {
+        let files = self.files.lose_all();
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn_blocking(move || {
+                own::enter();
+                drop(files);
+            });
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.lose_files();
+    }
+}
+
 impl BrickService {
-    pub(crate) fn new(handles: Handles, counters: Arc<BrickCounters>) -> Self {
-        Self { handles: Arc::new(handles), workers: Workers::default(), counters }
+    pub(crate) fn new(tree: Arc<Tree>, counters: Arc<BrickCounters>) -> Self {
+        Self { tree, counters, last_session: AtomicU64::new(0) }
     }
 }
 
 impl Service for BrickService {
     type Session = Session;
 
-    fn open_session(&self, peer: Peer) -> Result<Session, Failure> {
+    fn open_session(&self, peer: Peer, recaller: Recaller) -> Result<Session, Failure> {
         if peer.role != Role::Gateway {
             let detail =
                 format!("a brick serves gateways only, and this is a {}; ask a gateway", peer.role);
             return Err(Failure::new(Status::WrongRole, detail));
         }
         Ok(Session {
+            number: self.last_session.fetch_add(1, Ordering::Relaxed) + 1,
             peer,
+            recaller,
             files: Arc::default(),
+            watcher: OnceLock::new(),
             streams: Semaphore::new(BRICK_STREAMS_PER_CONNECTION_MAX),
             warned: AtomicBool::new(false),
+            is_closed: Arc::default(),
         })
+    }
+
+    fn close_session(&self, session: &Arc<Session>) {
+        // Its lease goes on: the peer may still answer from what it was told.
+        session.is_closed.store(true, Ordering::SeqCst);
+        session.lose_files();
+        self.tree.locks.lose(session.number);
     }
 
     async fn serve(
         &self,
         session: &Arc<Session>,
         request: Request,
+        body: Body,
         mut reply: ReplySink,
     ) -> Result<(), PeerGone> {
         self.counters.requests[request.verb() as usize].fetch_add(1, Ordering::Relaxed);
-        let result = match request {
-            Request::List { dir, after } => self.list(session, dir, after, &mut reply).await?,
+        let answer = match request {
+            Request::List { dir, after } => {
+                let listed = self.list(session, dir, after, &mut reply).await?;
+                return self.end(session, listed, reply).await;
+            }
             Request::Read { file, offset_bytes, len_bytes } => {
-                self.read(session, file, offset_bytes, len_bytes, &mut reply).await?
+                let read = self.read(session, file, offset_bytes, len_bytes, &mut reply).await?;
+                return self.end(session, read, reply).await;
+            }
+            Request::Attach { watch, client, ended } => {
+                self.attach(session, watch, client, SessionId(ended)).await
+            }
+            Request::Renew => self.renew(session).await,
+            Request::Detach => {
+                session.id().into_iter().for_each(|id| self.tree.watching.end(id));
+                Ok(Reply::Done)
+            }
+            Request::Setlk { file, lock, wait: true } => {
+                let taken = self.set_waiting(session, file, lock, &mut reply).await;
+                self.count(session, taken.as_ref().err());
+                if taken.as_ref().is_err_and(|failure| failure.status == Status::Interrupted) {
+                    // Nobody waits for an answer; or the brick is stopping, and the next one is
+                    // asked.
+                    return Err(PeerGone);
+                }
+                let is_taken = taken.is_ok();
+                let replied = reply.result(taken).await;
+                if is_taken && replied.is_err() {
+                    self.give_back(session, file, lock).await;
+                }
+                return replied;
+            }
+            Request::Mutate { op, caller, mutation } => {
+                mutations::mutate(self, session, op, caller, mutation, body).await
             }
             request => {
-                let handles = self.handles.clone();
-                let files = session.files.clone();
-                let answer = self.workers.run(move || answer(&handles, &files, request)).await;
-                self.count(session, answer.as_ref().err());
-                return reply.result(answer).await;
+                let (tree, asker) = (self.tree.clone(), session.asker());
+                let answer = move || answers::answer(&tree, &asker, request);
+                self.tree.workers.run(answer).await
             }
         };
-        self.count(session, result.as_ref().err());
-        match result {
-            Ok(()) => reply.end(true).await,
-            Err(failure) => reply.fail(failure).await,
-        }
+        self.count(session, answer.as_ref().err());
+        reply.result(answer).await
     }
 }
 
 impl BrickService {
+    /// The root, and a session where the peer caches what it is told.
+    async fn attach(
+        &self,
+        session: &Arc<Session>,
+        watch: bool,
+        client: u128,
+        ended: SessionId,
+    ) -> Result<Reply, Failure> {
+        let tree = &self.tree;
+        tree.end_earlier(ended, client);
+        if watch {
+            session.watcher.get_or_init(|| {
+                let opened = tree.watching.open(session.recaller.clone());
+                tree.begun(opened.id, client);
+                Watcher::new(tree.watching.clone(), opened, tree.direct.clone())
+            });
+        }
+        let (asked, asker) = (tree.clone(), session.asker());
+        let root = tree.workers.run(move || answers::root(&asked, &asker)).await?;
+        let id = session.id();
+        Ok(Reply::Attached {
+            root,
+            session: id.map_or(0, |id| id.0),
+            lease_ms: if id.is_some() { LEASE_MS as u32 } else { 0 },
+            life: tree.life(),
+            notices: tree.direct.notices(),
+        })
+    }
+
+    async fn renew(&self, session: &Arc<Session>) -> Result<Reply, Failure> {
+        let Some(id) = session.id() else {
+            let detail = "there is no lease without a session; attach first, to watch";
+            return Err(Failure::new(Status::InvalidArgument, detail));
+        };
+        if self.tree.watching.renew(id).await {
+            return Ok(Reply::Renewed { lease_ms: LEASE_MS as u32 });
+        }
+        Err(Failure::new(Status::Unavailable, "the lease is over; connect again"))
+    }
+
+    /// Waits for a lock, unless the peer gives up.
+    async fn set_waiting(
+        &self,
+        session: &Arc<Session>,
+        file: u64,
+        lock: Lock,
+        reply: &mut ReplySink,
+    ) -> Result<Reply, Failure> {
+        let file = session.files.get(file)?;
+        let tree = &self.tree;
+        let handle = *file.handle();
+        let set = tree.locks.set_waiting(&tree.workers, handle, lock, reply.gone());
+        set.await?;
+        session.asker().has_taken(tree, &handle, &lock);
+        Ok(Reply::Done)
+    }
+
+    /// Releases a lock whose asker no longer waited for it when it was taken.
+    async fn give_back(&self, session: &Session, file: u64, lock: Lock) {
+        let Ok(file) = session.files.get(file) else { return };
+        let (locks, lock) = (self.tree.locks.clone(), Lock { kind: LockKind::Unlock, ..lock });
+        // Where it cannot be released, it is when the session is lost.
+        let _ = self.tree.workers.run(move || locks.set(file.handle(), &lock)).await;
+    }
+
     /// Sends the entries of a directory; the next ones are examined while these are sent.
     async fn list(
         &self,
@@ -122,9 +270,10 @@ impl BrickService {
         reply: &mut ReplySink,
     ) -> Result<Result<(), Failure>, PeerGone> {
         let Ok(_turn) = session.streams.acquire().await else { return Err(PeerGone) };
-        let handles = self.handles.clone();
-        let begun = self.workers.run(move || {
-            let mut scan = Scan::begin(handles, &dir, &after)?;
+        let handles = self.tree.handles.clone();
+        let watcher = session.watcher.get().cloned();
+        let begun = self.tree.workers.run(move || {
+            let mut scan = Scan::begin(handles, &dir, &after, watcher)?;
             scan.step().map(|step| (scan, step))
         });
         let mut at = match begun.await {
@@ -137,7 +286,7 @@ impl BrickService {
                 send_chunks(reply, &chunks).await?;
                 return Ok(Ok(()));
             }
-            let next = self.workers.run(move || scan.step().map(|step| (scan, step)));
+            let next = self.tree.workers.run(move || scan.step().map(|step| (scan, step)));
             let (sent, next) = tokio::join!(send_chunks(reply, &chunks), next);
             sent?;
             at = match next {
@@ -157,12 +306,17 @@ impl BrickService {
         reply: &mut ReplySink,
     ) -> Result<Result<(), Failure>, PeerGone> {
         let Ok(_turn) = session.streams.acquire().await else { return Err(PeerGone) };
-        let begun = session.files.get(file);
-        let mut pieces = match begun.and_then(|file| ReadPieces::new(file, offset_bytes, len_bytes))
-        {
-            Ok(pieces) => pieces,
+        let watcher = session.watcher.get().cloned();
+        let begun = session.files.get(file).and_then(|file| {
+            let pieces = ReadPieces::new(file.clone(), offset_bytes, len_bytes)?;
+            Ok((pieces, file))
+        });
+        let (mut pieces, file) = match begun {
+            Ok(begun) => begun,
             Err(failure) => return Ok(Err(failure)),
         };
+        // What the peer keeps of the content, it is told when it changes.
+        let mut watched = watcher.map(|watcher| (watcher, file));
         let mut piece = bytes::Bytes::new();
         loop {
             let is_over = pieces.is_over();
@@ -171,13 +325,32 @@ impl BrickService {
                 send.await?;
                 return Ok(Ok(()));
             }
-            let next = self.workers.run(move || pieces.next().map(|piece| (pieces, piece)));
+            let watch = watched.take();
+            let next = self.tree.workers.run(move || {
+                if let Some((watcher, file)) = watch {
+                    watch_content(&watcher, &file)?;
+                }
+                pieces.next().map(|piece| (pieces, piece))
+            });
             let (sent, next) = tokio::join!(send, next);
             sent?;
             (pieces, piece) = match next {
                 Ok(next) => next,
                 Err(failure) => return Ok(Err(failure)),
             };
+        }
+    }
+
+    async fn end(
+        &self,
+        session: &Session,
+        result: Result<(), Failure>,
+        reply: ReplySink,
+    ) -> Result<(), PeerGone> {
+        self.count(session, result.as_ref().err());
+        match result {
+            Ok(()) => reply.end(true).await,
+            Err(failure) => reply.fail(failure).await,
         }
     }
 
@@ -196,67 +369,17 @@ impl BrickService {
     }
 }
 
+fn watch_content(watcher: &Watcher, file: &OpenFile) -> Result<(), Failure> {
+    let content = file.content();
+    let fd = content.fd;
+    let stat = crate::attr::stat(fd).map_err(crate::error::failure)?;
+    watcher.attr(file.handle(), fd, &stat);
+    Ok(())
+}
+
 async fn send_chunks(reply: &mut ReplySink, chunks: &[Chunk]) -> Result<(), PeerGone> {
     for chunk in chunks {
         reply.chunk(chunk).await?;
     }
     Ok(())
-}
-
-/// The answer to a request that has one message. Blocks.
-fn answer(handles: &Handles, files: &OpenFiles, request: Request) -> Result<Reply, Failure> {
-    match request {
-        Request::Attach => handles.root_entry().map(|root| Reply::Attached { root }),
-        Request::Lookup { dir, name } => lookup(handles, &dir, &name).map(Reply::Entry),
-        Request::Getattr { handle } => handles.stat(&handle).map(|stat| Reply::Attr(stat.attr())),
-        Request::Readlink { handle } => readlink(handles, &handle).map(Reply::Target),
-        Request::Open { handle } => {
-            files.open(handles, &handle).map(|(file, attr)| Reply::Opened { file, attr })
-        }
-        Request::Release { file } => files.release(file).map(|()| Reply::Released),
-        Request::Statfs { handle } => {
-            handles.object(&handle)?;
-            handles.export().statfs().map(Reply::Statfs).map_err(failure)
-        }
-        Request::Getxattr { handle, name } => {
-            let object = handles.object(&handle).map_err(|failure| match failure.status {
-                // `ls -l` asks each name, and knows what this answer means.
-                Status::CrossDevice => Status::NotSupported.into(),
-                _ => failure,
-            })?;
-            xattr::getxattr(object.fd.as_fd(), &name).map(Reply::Xattr)
-        }
-        Request::Listxattr { handle } => match handles.object(&handle) {
-            Ok(object) => xattr::listxattr(object.fd.as_fd()).map(Reply::Xattr),
-            Err(failure) if failure.status == Status::CrossDevice => Ok(Reply::Xattr(Vec::new())),
-            Err(failure) => Err(failure),
-        },
-        Request::List { .. } | Request::Read { .. } | Request::Stats => {
-            Err(Failure::new(Status::NotSupported, "a gateway tells statistics, a brick does not"))
-        }
-    }
-}
-
-fn lookup(handles: &Handles, dir: &Handle, name: &[u8]) -> Result<Entry, Failure> {
-    if name.len() > NAME_LEN_MAX {
-        return Err(Status::NameTooLong.into());
-    }
-    if !is_valid_name(name) {
-        let detail =
-            "a name is one component: not empty, not . or .., without a slash or a NUL byte";
-        return Err(Failure::new(Status::InvalidArgument, detail));
-    }
-    let dir = handles.directory(dir)?;
-    handles.entry(&dir, name).map_err(|error| match error {
-        Errno::NOENT if handles.export().is_removed(dir.fd.as_fd()) => Status::Stale.into(),
-        _ => failure(error),
-    })
-}
-
-fn readlink(handles: &Handles, handle: &Handle) -> Result<Vec<u8>, Failure> {
-    let object = handles.object(handle)?;
-    if object.stat.kind() != FileKind::Symlink {
-        return Err(Failure::new(Status::InvalidArgument, "not a symbolic link"));
-    }
-    Ok(readlinkat(&object.fd, c"", Vec::new()).map_err(failure)?.into_bytes())
 }

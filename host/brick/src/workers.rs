@@ -11,6 +11,8 @@ use portcullis_wire::message::Failure;
 use tokio::sync::Semaphore;
 use tracing::error;
 
+use crate::direct::own;
+
 /// The workers of one brick.
 pub(crate) struct Workers {
     free: Arc<Semaphore>,
@@ -32,6 +34,7 @@ impl Workers {
         let worker = self.free.clone().acquire_owned().await.map_err(|_| stopping())?;
         let done = tokio::task::spawn_blocking(move || {
             let _worker = worker;
+            own::enter();
             work()
         });
         done.await.unwrap_or_else(|failed| {

@@ -28,9 +28,19 @@ pub(crate) struct Connect {
 impl Connect {
     /// Connects as a client, or as the admin where that is all the identity has.
     pub(crate) async fn client(&self, address: &Address) -> Result<Client, CliError> {
+        self.client_with(address, self.options()).await
+    }
+
+    /// As [`Connect::client`], with options of the caller's.
+    pub(crate) async fn client_with(
+        &self,
+        address: &Address,
+        options: ClientOptions,
+    ) -> Result<Client, CliError> {
         let admin_alone = !self.has(Role::Client) && self.has(Role::Admin);
         let role = if admin_alone { Role::Admin } else { Role::Client };
-        self.connect(address, Identity::load(&self.identity, role)?).await
+        let identity = Identity::load(&self.identity, role)?;
+        Client::connect(address, identity, options).await.map_err(explained(address))
     }
 
     /// Asks a gateway about itself, as the admin.
@@ -50,11 +60,8 @@ impl Connect {
     }
 
     pub(crate) fn options(&self) -> ClientOptions {
-        ClientOptions { request_timeout_ms: self.timeout.as_millis() as u64 }
-    }
-
-    async fn connect(&self, address: &Address, identity: Identity) -> Result<Client, CliError> {
-        Client::connect(address, identity, self.options()).await.map_err(explained(address))
+        let request_timeout_ms = self.timeout.as_millis() as u64;
+        ClientOptions { request_timeout_ms, ..ClientOptions::default() }
     }
 }
 

@@ -1,18 +1,24 @@
-//! A gateway as its clients see it: one method a verb.
+//! A gateway as its clients see it: one method a verb; all that changes something is a
+//! [`Mutation`].
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use portcullis_core::{Attr, Entry, FileKind, Handle, Status};
-use portcullis_transport::Identity;
-use portcullis_wire::message::{Failure, Statfs};
+use portcullis_transport::{Identity, Role};
+use portcullis_wire::message::{Caller, Failure, Mutated, Mutation, Notices, SetAttr, Statfs};
 use portcullis_wire::stats::GatewayStats;
 use portcullis_wire::{Reply, ReplyFrame, Request};
+use tokio::sync::mpsc;
 
 use crate::address::{Address, AddressError, check_path, components};
 use crate::error::ClientError;
-use crate::link::Link;
+use crate::link::{Link, LinkOptions};
 use crate::listing::Listing;
+use crate::mutate::{Ask, Changed};
 use crate::open_file::OpenFile;
+use crate::session::Forgetting;
 
 /// How long a request may take, unless told otherwise.
 pub const REQUEST_TIMEOUT_MS: u64 = 30_000;
@@ -21,12 +27,16 @@ pub const REQUEST_TIMEOUT_MS: u64 = 30_000;
 #[derive(Clone, Copy, Debug)]
 pub struct ClientOptions {
     /// How long a request, or the next frame of a long answer, may take; connecting included.
+    /// 0: as long as it takes.
     pub request_timeout_ms: u64,
+    /// What is told will be cached, so changes are to be told too ([`Client::forgettings`]). Such
+    /// a client also waits for a gateway that is down, until the deadline of each request.
+    pub watch: bool,
 }
 
 impl Default for ClientOptions {
     fn default() -> Self {
-        Self { request_timeout_ms: REQUEST_TIMEOUT_MS }
+        Self { request_timeout_ms: REQUEST_TIMEOUT_MS, watch: false }
     }
 }
 
@@ -48,11 +58,20 @@ impl Client {
         identity: Identity,
         options: ClientOptions,
     ) -> Result<Self, ClientError> {
-        let link = Link::new(address.clone(), identity, options.request_timeout_ms);
-        match link.call(&Request::Attach).await? {
-            Reply::Attached { root } => Ok(Self { link: Arc::new(link), root: Arc::new(root) }),
-            other => Err(link.misplaced(&ReplyFrame::Reply(other))),
-        }
+        Self::connect_to(Role::Gateway, address, identity, options).await
+    }
+
+    /// As [`Client::connect`], to a server of any role: a brick speaks the same language.
+    pub(crate) async fn connect_to(
+        server: Role,
+        address: &Address,
+        identity: Identity,
+        options: ClientOptions,
+    ) -> Result<Self, ClientError> {
+        let options = LinkOptions { client: options, attach: true, server };
+        let link = Link::new(address.clone(), identity, options, draw());
+        let root = link.attach().await?;
+        Ok(Self { link, root: Arc::new(root) })
     }
 
     /// The root directory of the volume, as it was when the client connected.
@@ -108,7 +127,72 @@ impl Client {
     /// # Errors
     /// It is none, or may not be read.
     pub async fn open(&self, handle: &Handle) -> Result<OpenFile, ClientError> {
-        OpenFile::open(self.link.clone(), *handle).await
+        self.open_with(handle, 0).await
+    }
+
+    /// Opens a regular file; of `flags`, of open(2), count the access mode and `O_APPEND`.
+    ///
+    /// # Errors
+    /// It is none.
+    pub async fn open_with(&self, handle: &Handle, flags: u32) -> Result<OpenFile, ClientError> {
+        OpenFile::open(self.link.clone(), *handle, flags).await
+    }
+
+    /// Carries out a mutation that opens no file and goes through none, once, whatever happens to
+    /// the connection; `body` is the value of an extended attribute.
+    ///
+    /// # Errors
+    /// Why it was not applied; `Unavailable` where nobody knows whether it was.
+    pub async fn mutate(
+        &self,
+        caller: Caller,
+        mutation: Mutation,
+        body: Option<Bytes>,
+    ) -> Result<Changed<Mutated>, ClientError> {
+        let ask = Ask { body: body.into_iter().collect(), ..Ask::new(caller, mutation) };
+        Ok(self.link.mutate(ask).await?.whole())
+    }
+
+    /// Sets attributes; answers with all of them as they are then.
+    ///
+    /// # Errors
+    /// As [`Client::mutate`].
+    pub async fn setattr(
+        &self,
+        caller: Caller,
+        handle: &Handle,
+        set: SetAttr,
+    ) -> Result<Changed<Attr>, ClientError> {
+        let mutation = Mutation::Setattr { handle: *handle, file: 0, set };
+        let changed = self.mutate(caller, mutation, None).await?;
+        match changed.value {
+            Mutated::Attr(attr) => Ok(Changed { value: attr, changes: changed.changes }),
+            result => Err(self.misplaced(Reply::Mutated { result, changes: changed.changes })),
+        }
+    }
+
+    /// Carries out a [`Mutation::Create`] or [`Mutation::Tmpfile`].
+    ///
+    /// # Errors
+    /// As [`Client::mutate`].
+    pub async fn create(
+        &self,
+        caller: Caller,
+        mutation: Mutation,
+    ) -> Result<Changed<(Entry, OpenFile)>, ClientError> {
+        let created = self.link.mutate(Ask::new(caller, mutation)).await?.into_created();
+        created.ok_or_else(|| self.misplaced(Reply::Done))
+    }
+
+    /// Waits until the names of a directory are on stable storage.
+    ///
+    /// # Errors
+    /// They are not.
+    pub async fn fsyncdir(&self, dir: &Handle) -> Result<(), ClientError> {
+        match self.link.call(&Request::Fsyncdir { dir: *dir }).await? {
+            Reply::Done => Ok(()),
+            other => Err(self.misplaced(other)),
+        }
     }
 
     /// Space and inodes of the file system that `handle` lies on.
@@ -163,7 +247,8 @@ impl Client {
         identity: Identity,
         options: ClientOptions,
     ) -> Result<GatewayStats, ClientError> {
-        let link = Link::new(address.clone(), identity, options.request_timeout_ms);
+        let options = LinkOptions { client: options, attach: false, server: Role::Gateway };
+        let link = Link::new(address.clone(), identity, options, draw());
         let stats = stats(&link).await;
         link.close().await;
         stats
@@ -195,7 +280,37 @@ impl Client {
         Ok(entry)
     }
 
-    /// Ends the connection, so that the gateway need not find out by itself.
+    /// Whoever caches what this client is told takes from here what is no longer true, and must
+    /// say of each when it is forgotten. There is one such receiver, the one asked for last.
+    pub fn forgettings(&self) -> mpsc::Receiver<Forgetting> {
+        self.link.forgettings()
+    }
+
+    /// Milliseconds for which what is told now may be cached; 0 without a lease.
+    pub fn lease_left_ms(&self) -> u64 {
+        self.link.lease_left_ms()
+    }
+
+    /// Counts the connections of this client: what was told over an earlier one is forgotten.
+    pub fn epoch(&self) -> u64 {
+        self.link.current().map_or(0, |session| session.epoch)
+    }
+
+    /// The connection over which what is told may be cached now, and is recalled also where it is
+    /// changed on the brick directly; `None` without one.
+    pub(crate) fn recalling_epoch(&self) -> Option<u64> {
+        let session = self.link.current()?;
+        let holds = session.lease.holds(self.link.now_ms()) && session.notices != Notices::None;
+        holds.then_some(session.epoch)
+    }
+
+    /// The random number by which servers know this client.
+    pub fn id(&self) -> u128 {
+        self.link.operations.client()
+    }
+
+    /// Ends the session and the connection, so that the gateway need not find out by itself.
+    /// Nothing that was told may be answered to anybody any more.
     pub async fn close(&self) {
         self.link.close().await;
     }
@@ -208,6 +323,12 @@ impl Client {
     fn misplaced(&self, reply: Reply) -> ClientError {
         self.link.misplaced(&ReplyFrame::Reply(reply))
     }
+}
+
+/// A random number for a client.
+fn draw() -> u128 {
+    let half = || u128::from(RandomState::new().hash_one(std::process::id()));
+    half() << 64 | half()
 }
 
 async fn stats(link: &Link) -> Result<GatewayStats, ClientError> {

@@ -8,10 +8,13 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use portcullis_core::entry::EntryRef;
+use portcullis_core::limits::LEASE_MS;
 use portcullis_core::{Attr, ChunkBuilder, Entry, FileKind, Handle, Status};
 use portcullis_transport::serve::{Counters, PeerGone};
-use portcullis_transport::{Identity, IdentitySet, Peer, ReplySink, Role, Server, Service};
-use portcullis_wire::message::Failure;
+use portcullis_transport::{
+    Body, Identity, IdentitySet, Peer, Recaller, ReplySink, Role, Server, Service,
+};
+use portcullis_wire::message::{Failure, Notices};
 use portcullis_wire::{Reply, Request};
 use tokio::sync::{Barrier, oneshot};
 
@@ -126,18 +129,21 @@ impl Tree {
 impl Service for Tree {
     type Session = ();
 
-    fn open_session(&self, _peer: Peer) -> Result<(), Failure> {
+    fn open_session(&self, _peer: Peer, _recaller: Recaller) -> Result<(), Failure> {
         Ok(())
     }
+
+    fn close_session(&self, _session: &Arc<()>) {}
 
     async fn serve(
         &self,
         _session: &Arc<()>,
         request: Request,
+        _body: Body,
         mut reply: ReplySink,
     ) -> Result<(), PeerGone> {
         match request {
-            Request::Attach => reply.reply(Reply::Attached { root: self.entry(0) }).await,
+            Request::Attach { .. } => reply.reply(attached(self.entry(0), false)).await,
             Request::Getattr { .. } if self.silent => {
                 self.kept.lock().push(reply);
                 Ok(())
@@ -157,7 +163,7 @@ impl Service for Tree {
                 let after = after.first().map_or(0, |&cookie| cookie as usize);
                 self.list(index(&dir), after, reply).await
             }
-            Request::Open { handle } if index(&handle) < self.nodes.len() => {
+            Request::Open { handle, .. } if index(&handle) < self.nodes.len() => {
                 let file = self.opens.fetch_add(1, Ordering::Relaxed) as u64;
                 let size_bytes = self.announced.unwrap_or(self.content.len() as u64);
                 let attr = Attr { size_bytes, ..Attr::default() };
@@ -174,11 +180,17 @@ impl Service for Tree {
                 reply.end(true).await
             }
             Request::Read { .. } => reply.fail(Status::BadFile).await,
-            Request::Release { .. } => reply.reply(Reply::Released).await,
+            Request::Release { .. } => reply.reply(Reply::Done).await,
             Request::Open { .. } => reply.fail(Status::Stale).await,
             _ => reply.fail(Status::NotSupported).await,
         }
     }
+}
+
+/// The answer to an attach; with a lease where the client watches.
+pub(crate) fn attached(root: Entry, watch: bool) -> Reply {
+    let (session, lease_ms) = if watch { (1, LEASE_MS as u32) } else { (0, 0) };
+    Reply::Attached { root, session, lease_ms, life: 1, notices: Notices::None }
 }
 
 fn handle(index: usize) -> Handle {

@@ -99,7 +99,12 @@ async fn a_gateway_that_keeps_silent_is_not_waited_for_beyond_the_deadline() {
     let set = IdentitySet::generate().expect("a set");
     let tree = Arc::new(Tree { silent: true, ..wide(1) });
     let gateway = Gateway::start(&set, anywhere(), tree).await;
-    let client = connect(&set, gateway.address, ClientOptions { request_timeout_ms: 300 }).await;
+    let client = connect(
+        &set,
+        gateway.address,
+        ClientOptions { request_timeout_ms: 300, ..ClientOptions::default() },
+    )
+    .await;
     let error = client.getattr(&client.root().handle).await.expect_err("silence");
     assert_eq!(
         error.to_string(),

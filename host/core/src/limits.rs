@@ -71,6 +71,8 @@ pub const LEASE_MS: u64 = 4000;
 /// How long the answering side holds a lease after it took a renewal. Longer than [`LEASE_MS`] by
 /// a quarter: far more than two clocks drift apart in that time.
 pub const LEASE_HELD_MS: u64 = 5000;
+/// How much longer than it was given a lease may last by another clock, with room to spare.
+pub const LEASE_MARGIN_MS: u64 = LEASE_MS / 10;
 /// How often a lease is renewed.
 pub const LEASE_RENEW_MS: u64 = 1000;
 /// Watches of all sessions of one tier; beyond it a session watches everything.
@@ -158,6 +160,8 @@ const _: () = assert!(POLICY_STACK_BYTES_MAX * 4 <= POLICY_THREAD_STACK_BYTES);
 const _: () = assert!(CACHE_SHARDS.is_power_of_two());
 const _: () = assert!(LEASE_MS + LEASE_MS / 4 <= LEASE_HELD_MS);
 const _: () = assert!(LEASE_RENEW_MS * 3 < LEASE_MS);
+// A gateway gives up a client early enough to keep its own session, also with clocks that drift.
+const _: () = assert!(LEASE_MS + LEASE_MARGIN_MS + LEASE_HELD_MS / 20 < LEASE_HELD_MS);
 const _: () =
     assert!(CHANGES_TOLD_MAX * (NAME_LEN_MAX + HANDLE_LEN_MAX + 32) < FRAME_LEN_BYTES_MAX);
 // One entry of the greatest size always fits an empty chunk.

@@ -108,28 +108,33 @@ impl<R: Clone, W> Replays<R, W> {
             }
             None => {}
         }
-        if op.retry && !harmless && (op.life != self.life || client.partial) {
-            return Admission::Unknown;
-        }
-        if client.operations.len() >= REPLAYS_PER_CLIENT_MAX {
-            return Admission::Busy;
-        }
-        client.operations.insert(op.number, State::UnderWay(Vec::new()));
-        self.kept += 1;
-        if self.kept > REPLAYS_MAX {
-            self.forget_one();
-        }
-        Admission::Apply
+        let admission = if op.retry && !harmless && (op.life != self.life || client.partial) {
+            Admission::Unknown
+        } else if client.operations.len() >= REPLAYS_PER_CLIENT_MAX {
+            Admission::Busy
+        } else {
+            client.operations.insert(op.number, State::UnderWay(Vec::new()));
+            self.kept += 1;
+            Admission::Apply
+        };
+        self.make_room();
+        admission
     }
 
     /// An operation was applied, or failed. Hands back those who wait for the same answer.
     pub fn finish(&mut self, op: &OpId, reply: R) -> Vec<W> {
         let Some(client) = self.clients.get_mut(&op.client) else { return Vec::new() };
+        let has_answer = op.number < client.oldest;
         let Some(state) = client.operations.get_mut(&op.number) else { return Vec::new() };
-        match std::mem::replace(state, State::Done(reply)) {
+        let waiters = match std::mem::replace(state, State::Done(reply)) {
             State::UnderWay(waiters) => waiters,
             State::Done(_) => Vec::new(),
+        };
+        if has_answer {
+            client.operations.remove(&op.number);
+            self.kept -= 1;
         }
+        waiters
     }
 
     /// An operation was given up before anything was applied: asked again, it is new.
@@ -153,13 +158,25 @@ impl<R: Clone, W> Replays<R, W> {
         self.kept
     }
 
-    /// Forgets the client that was quiet for longest and has nothing under way.
-    fn forget_one(&mut self) {
+    /// Forgets clients that were quiet for longest and have nothing under way, where there are too
+    /// many answers and clients: an eighth of them at once, since finding them takes a while.
+    fn make_room(&mut self) {
+        let mut taken = self.kept + self.clients.len();
+        if taken <= REPLAYS_MAX {
+            return;
+        }
         let idle = self.clients.iter().filter(|(_, client)| client.is_idle());
-        let Some((&quiet, _)) = idle.min_by_key(|(_, client)| client.used_at) else { return };
-        if let Some(client) = self.clients.remove(&quiet) {
-            self.kept -= client.operations.len();
-            self.forgot = true;
+        let mut quiet: Vec<_> = idle.map(|(&id, client)| (client.used_at, id)).collect();
+        quiet.sort_unstable();
+        for (_, id) in quiet {
+            if taken <= REPLAYS_MAX / 8 * 7 {
+                return;
+            }
+            if let Some(client) = self.clients.remove(&id) {
+                self.kept -= client.operations.len();
+                taken -= client.operations.len() + 1;
+                self.forgot = true;
+            }
         }
     }
 }
@@ -229,6 +246,28 @@ mod tests {
     }
 
     #[test]
+    fn what_is_still_under_way_is_let_go_when_it_ends() {
+        let mut replays = Replays::new(LIFE);
+        assert_eq!(begin(&mut replays, &op(1, 1, 1)), Admission::Apply);
+        assert_eq!(begin(&mut replays, &retry(op(1, 1, 1))), Admission::Joined);
+        assert_eq!(begin(&mut replays, &op(1, 2, 2)), Admission::Apply, "it gave the first one up");
+        assert_eq!(replays.kept(), 2);
+        assert_eq!(replays.finish(&op(1, 1, 1), 42), [1]);
+        assert_eq!(replays.kept(), 1);
+        assert_eq!(begin(&mut replays, &retry(op(1, 1, 1))), Admission::Answered);
+    }
+
+    #[test]
+    fn clients_that_never_apply_anything_are_bounded_too() {
+        let mut replays = Replays::<u64, u8>::new(LIFE);
+        for client in 0..2 * REPLAYS_MAX as u128 {
+            let of_another_life = OpId { life: LIFE - 1, ..retry(op(client, 1, 1)) };
+            assert_eq!(begin(&mut replays, &of_another_life), Admission::Unknown);
+        }
+        assert!(replays.clients.len() <= REPLAYS_MAX);
+    }
+
+    #[test]
     fn in_another_life_only_what_does_no_harm_is_applied_again() {
         let mut replays = Replays::<u64, u8>::new(LIFE + 1);
         assert_eq!(begin(&mut replays, &retry(op(1, 1, 1))), Admission::Unknown);
@@ -257,10 +296,11 @@ mod tests {
                 replays.finish(&op, number);
             }
         }
-        assert_eq!(begin(&mut replays, &op(1, per_client + 1, 1)), Admission::Busy);
+        let last = clients - 1;
+        assert_eq!(begin(&mut replays, &op(last, per_client + 1, 1)), Admission::Busy);
         assert_eq!(begin(&mut replays, &op(clients, 1, 1)), Admission::Apply);
         assert!(replays.kept() <= REPLAYS_MAX);
         assert_eq!(begin(&mut replays, &retry(op(0, 7, 1))), Admission::Unknown, "the quiet one");
-        assert_eq!(begin(&mut replays, &retry(op(2, 7, 1))), Admission::Replay(7));
+        assert_eq!(begin(&mut replays, &retry(op(last, 7, 1))), Admission::Replay(7));
     }
 }

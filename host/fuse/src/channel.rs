@@ -56,7 +56,8 @@ impl Channel {
         }
     }
 
-    /// Writes one reply. ENOENT: the kernel does not wait for it any more.
+    /// Writes one reply, or with `unique` 0 the notification `error`. ENOENT: the kernel does not
+    /// wait for it any more, or knows no such file.
     pub(crate) fn send(&self, unique: u64, error: i32, parts: &[&[u8]]) -> Result<(), Errno> {
         let body_len: usize = parts.iter().map(|part| part.len()).sum();
         let header = OutHeader { len: (size_of::<OutHeader>() + body_len) as u32, error, unique };

@@ -77,6 +77,9 @@ fn option_list(options: &MountOptions) -> String {
     ] {
         list.push_str(if set { name } else { "" });
     }
+    if let Some(max_read_bytes) = options.max_read_bytes {
+        list.push_str(&format!(",max_read={max_read_bytes}"));
+    }
     list
 }
 
@@ -107,10 +110,12 @@ mod tests {
             nodev: true,
             nosuid: true,
             noexec: false,
+            max_read_bytes: Some(65536),
         };
         assert_eq!(
             option_list(&options),
-            "fsname=pc://host:1/a\\,suid\\\\b,subtype=portcullis,default_permissions,ro,nodev,nosuid"
+            "fsname=pc://host:1/a\\,suid\\\\b,subtype=portcullis,default_permissions,ro,nodev,nosuid,\
+             max_read=65536"
         );
     }
 }

@@ -39,6 +39,8 @@ pub struct MountOptions {
     pub nosuid: bool,
     /// Nothing can be executed.
     pub noexec: bool,
+    /// Most bytes of one read, at least a page; `None`: what [`Config`](crate::Config) says.
+    pub max_read_bytes: Option<u32>,
 }
 
 /// A mount; dropping it unmounts.
@@ -50,6 +52,7 @@ pub struct Mount {
     /// `None` once it is gone.
     identity: Option<Identity>,
     as_root: bool,
+    max_read_bytes: Option<u32>,
 }
 
 /// Which mount a path leads to.
@@ -76,7 +79,9 @@ impl Mount {
         } else {
             fusermount::mount(&mountpoint, options)?
         };
-        let mut mount = Self { mountpoint, device: Some(device), identity: None, as_root };
+        let max_read_bytes = options.max_read_bytes;
+        let device = Some(device);
+        let mut mount = Self { mountpoint, device, identity: None, as_root, max_read_bytes };
         mount.identity = match identity(&mount.mountpoint) {
             Ok(identity) => Some(identity),
             Err(source) => {
@@ -91,6 +96,11 @@ impl Mount {
     /// The directory it is mounted on, absolute.
     pub fn mountpoint(&self) -> &Path {
         &self.mountpoint
+    }
+
+    /// Most bytes of one read, where the mount says so.
+    pub(crate) fn max_read_bytes(&self) -> Option<u32> {
+        self.max_read_bytes
     }
 
     /// The connection, once.
@@ -203,6 +213,9 @@ fn mount_as_root(
     );
     if options.allow_other {
         data.push_str(",allow_other");
+    }
+    if let Some(max_read_bytes) = options.max_read_bytes {
+        data.push_str(&format!(",max_read={max_read_bytes}"));
     }
     let mut flags = MountFlags::empty();
     flags.set(MountFlags::RDONLY, options.read_only);

@@ -10,20 +10,28 @@
 
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use tracing::{debug, warn};
 use zerocopy::{Immutable, IntoBytes};
 
-use crate::abi::{AttrOut, EntryOut, GetxattrOut, OpenOut, StatfsOut};
+use crate::abi::{
+    AttrOut, CopyFileRangeOut, EntryOut, FileLock, GetxattrOut, LseekOut, OpenOut, StatfsOut,
+    WriteOut,
+};
 use crate::channel::Channel;
 use crate::directory::DirectoryBuffer;
 use crate::interrupt::Interrupts;
+use crate::request::{LockKind, LockRange};
 
-/// Answer of LOOKUP: an entry.
+/// Answer of LOOKUP, MKNOD, MKDIR, SYMLINK and LINK: an entry.
 #[derive(Debug)]
 pub enum Entry {}
-/// Answer of GETATTR: attributes.
+/// Answer of CREATE and TMPFILE: an entry, and a number for the open file.
+#[derive(Debug)]
+pub enum Created {}
+/// Answer of GETATTR and SETATTR: attributes.
 #[derive(Debug)]
 pub enum Attr {}
 /// Answer of READLINK and READ: bytes.
@@ -32,6 +40,18 @@ pub enum Data {}
 /// Answer of OPEN and OPENDIR: a number for the open file.
 #[derive(Debug)]
 pub enum Opened {}
+/// Answer of WRITE: how many bytes.
+#[derive(Debug)]
+pub enum Written {}
+/// Answer of COPY_FILE_RANGE: how many bytes.
+#[derive(Debug)]
+pub enum Copied {}
+/// Answer of LSEEK: an offset.
+#[derive(Debug)]
+pub enum Position {}
+/// Answer of GETLK: the lock in the way, if any.
+#[derive(Debug)]
+pub enum LockFound {}
 /// Answer of READDIR and READDIRPLUS: packed entries.
 #[derive(Debug)]
 pub enum Directory {}
@@ -98,6 +118,26 @@ impl Reply<Entry> {
     pub fn entry(self, entry: &EntryOut) -> Delivery {
         self.send_struct(entry)
     }
+
+    /// Answers a lookup that there is no such entry, which the kernel may believe for a while.
+    /// Unlike ENOENT, which it asks again each time.
+    pub fn no_entry(self, valid: Duration) {
+        self.send_struct(&EntryOut {
+            entry_valid: valid.as_secs(),
+            entry_valid_nsec: valid.subsec_nanos(),
+            ..EntryOut::default()
+        });
+    }
+}
+
+impl Reply<Created> {
+    /// Answers with an entry, as [`Reply::entry`] does, and the number of the open file, as
+    /// [`Reply::opened`] does.
+    #[must_use = "a lost entry's reference must be taken back, and its open file closed"]
+    pub fn created(mut self, entry: &EntryOut, file: u64, open_flags: u32) -> Delivery {
+        let opened = OpenOut { fh: file, open_flags, padding: 0 };
+        self.token.send(0, &[entry.as_bytes(), opened.as_bytes()])
+    }
 }
 
 impl Reply<Attr> {
@@ -128,10 +168,52 @@ impl Reply<Opened> {
     }
 }
 
+impl Reply<Written> {
+    /// Answers how many bytes were written, at most as many as there were. Fewer end the
+    /// program's write early.
+    pub fn written(self, len_bytes: u32) {
+        if len_bytes as usize > self.token.len_max {
+            warn!(len_bytes, asked = self.token.len_max, "more written than there was");
+            return self.error(Errno::IO);
+        }
+        self.send_struct(&WriteOut { size: len_bytes, padding: 0 });
+    }
+}
+
+impl Reply<Copied> {
+    /// Answers how many bytes were copied, at most as many as were asked for; 0 at the end of the
+    /// file that is read.
+    pub fn copied(self, len_bytes: u64) {
+        if self.token.wide {
+            self.send_struct(&CopyFileRangeOut { bytes_copied: len_bytes });
+        } else if let Ok(size) = u32::try_from(len_bytes) {
+            self.send_struct(&WriteOut { size, padding: 0 });
+        } else {
+            warn!(len_bytes, "more copied than the kernel asked for");
+            self.error(Errno::IO);
+        }
+    }
+}
+
+impl Reply<Position> {
+    /// Answers with an offset in bytes.
+    pub fn position(self, offset: u64) {
+        self.send_struct(&LseekOut { offset });
+    }
+}
+
+impl Reply<LockFound> {
+    /// Answers with the lock in the way; `None` where there is none.
+    pub fn lock(self, found: Option<LockRange>) {
+        let unlocked = FileLock { start: 0, end: 0, kind: LockKind::Unlock as u32, pid: 0 };
+        self.send_struct(&found.map_or(unlocked, LockRange::to_kernel));
+    }
+}
+
 impl Reply<Directory> {
     /// An empty buffer of the size and kind the kernel asked for.
     pub fn buffer(&self) -> DirectoryBuffer {
-        DirectoryBuffer::new(self.token.len_max, self.token.plus)
+        DirectoryBuffer::new(self.token.len_max, self.token.wide)
     }
 
     /// Answers with packed entries; an empty buffer says that the directory has no more.
@@ -176,8 +258,9 @@ pub(crate) struct Token {
     unique: u64,
     /// Bytes the kernel has room for, of answers whose length varies.
     len_max: usize,
-    /// READDIRPLUS rather than READDIR.
-    plus: bool,
+    /// The newer of two requests that differ in the form of their answer: READDIRPLUS rather than
+    /// READDIR, COPY_FILE_RANGE_64 rather than COPY_FILE_RANGE.
+    wide: bool,
     hooked: bool,
     answered: bool,
 }
@@ -189,7 +272,7 @@ impl Token {
             interrupts: interrupts.clone(),
             unique,
             len_max: 0,
-            plus: false,
+            wide: false,
             hooked: false,
             answered: false,
         }
@@ -200,8 +283,8 @@ impl Token {
         self
     }
 
-    pub(crate) fn plus(mut self, plus: bool) -> Self {
-        self.plus = plus;
+    pub(crate) fn wide(mut self, wide: bool) -> Self {
+        self.wide = wide;
         self
     }
 

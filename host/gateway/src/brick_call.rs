@@ -2,20 +2,22 @@
 //!
 //! A request whose session is lost before the first frame of its answer is asked again over the
 //! next session, within the same deadline: all that goes through [`BrickLink::call`] and
-//! [`BrickLink::list`] means the same on every session. Ids of open files do not, so `files` and
-//! `reads` use [`BrickLink::call_on`] and [`BrickLink::open`].
+//! [`BrickLink::list`] means the same on every session. Ids of open files do not, and a mutation
+//! must say that it is asked again, so `file_calls`, `reads`, `locks` and `mutate` use
+//! [`BrickLink::call_on`], [`BrickLink::open`] and [`BrickLink::begin`].
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use portcullis_core::Status;
 use portcullis_transport::call::misplaced;
-use portcullis_transport::{CallError, ReplyStream};
+use portcullis_transport::{CallError, ReplyStream, Sending};
 use portcullis_wire::message::{Failure, Verb};
 use portcullis_wire::{Reply, ReplyFrame, Request};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::brick_link::{BrickLink, BrickSession};
+use crate::brick_link::BrickLink;
+use crate::brick_session::BrickSession;
 
 /// Why a request over one session has no answer.
 #[derive(Debug)]
@@ -38,16 +40,21 @@ pub(crate) struct BrickStream {
 
 impl BrickLink {
     /// Asks the brick for one message.
-    pub(crate) async fn call(self: &Arc<Self>, request: &Request) -> Result<Reply, Failure> {
-        Ok(self.call_any(request).await?.0)
+    pub(crate) async fn call(
+        self: &Arc<Self>,
+        request: &Request,
+        deadline: Instant,
+    ) -> Result<Reply, Failure> {
+        Ok(self.call_any(request, deadline).await?.0)
     }
 
     /// Asks the brick for one message; also tells over which session it came.
     pub(crate) async fn call_any(
         self: &Arc<Self>,
         request: &Request,
+        deadline: Instant,
     ) -> Result<(Reply, Arc<BrickSession>), Failure> {
-        let (mut stream, session) = self.open_any(request).await?;
+        let (mut stream, session) = self.open_any(request, deadline).await?;
         match stream.first.take() {
             Some(frame) => Ok((self.message(request, frame)?, session)),
             None => Err(self.nonsense(stream.verb)),
@@ -56,14 +63,14 @@ impl BrickLink {
 
     /// Asks the brick for a listing; its first frame has arrived.
     pub(crate) async fn list(self: &Arc<Self>, request: &Request) -> Result<BrickStream, Failure> {
-        Ok(self.open_any(request).await?.0)
+        Ok(self.open_any(request, self.deadline()).await?.0)
     }
 
     async fn open_any(
         self: &Arc<Self>,
         request: &Request,
+        deadline: Instant,
     ) -> Result<(BrickStream, Arc<BrickSession>), Failure> {
-        let deadline = self.deadline();
         let mut lost = 0;
         loop {
             let session = self.session(lost, deadline).await?;
@@ -98,15 +105,43 @@ impl BrickLink {
     ) -> Result<BrickStream, Fault> {
         let verb = request.verb();
         let opened = async {
-            let frames = session.connection.stream(request).await.map_err(|e| self.fault(e))?;
-            self.count(verb);
-            let link = self.clone();
-            let mut stream = BrickStream { link, verb, first: None, frames, counted_bytes: 0 };
+            let mut stream = self.ask(session, request).await?;
             stream.first = Some(stream.receive().await?);
             Ok(stream)
         };
         let late = |_| Err(Fault::Failed(self.late(verb)));
         timeout_at(deadline, opened).await.unwrap_or_else(late)
+    }
+
+    /// Sends a request over this very session; its answer may take any time.
+    pub(crate) async fn ask(
+        self: &Arc<Self>,
+        session: &BrickSession,
+        request: &Request,
+    ) -> Result<BrickStream, Fault> {
+        let sending = self.begin(session, request).await?;
+        self.finish(request.verb(), sending)
+    }
+
+    /// Begins to send a request whose body follows.
+    pub(crate) async fn begin(
+        &self,
+        session: &BrickSession,
+        request: &Request,
+    ) -> Result<Sending, Fault> {
+        let sending = session.connection.begin(request).await.map_err(|error| self.fault(error))?;
+        self.count(request.verb());
+        Ok(sending)
+    }
+
+    /// Ends a request; what follows is its answer.
+    pub(crate) fn finish(
+        self: &Arc<Self>,
+        verb: Verb,
+        sending: Sending,
+    ) -> Result<BrickStream, Fault> {
+        let frames = sending.finish().map_err(|error| self.fault(error))?;
+        Ok(BrickStream { link: self.clone(), verb, first: None, frames, counted_bytes: 0 })
     }
 
     fn message(&self, request: &Request, frame: ReplyFrame) -> Result<Reply, Failure> {
@@ -165,7 +200,7 @@ impl BrickStream {
     }
 
     /// Safe to cancel: no byte is lost.
-    async fn receive(&mut self) -> Result<ReplyFrame, Fault> {
+    pub(crate) async fn receive(&mut self) -> Result<ReplyFrame, Fault> {
         let frame = self.frames.next().await;
         let received_bytes = self.frames.received_bytes();
         let new_bytes = received_bytes - self.counted_bytes;
@@ -188,12 +223,20 @@ impl BrickStream {
 fn answers(request: &Request, reply: &Reply) -> bool {
     matches!(
         (request, reply),
-        (Request::Attach, Reply::Attached { .. })
-            | (Request::Lookup { .. }, Reply::Entry(_))
+        (Request::Lookup { .. }, Reply::Entry(_))
             | (Request::Getattr { .. }, Reply::Attr(_))
             | (Request::Readlink { .. }, Reply::Target(_))
             | (Request::Open { .. }, Reply::Opened { .. })
-            | (Request::Release { .. }, Reply::Released)
+            | (
+                Request::Flush { .. }
+                    | Request::Release { .. }
+                    | Request::Fsync { .. }
+                    | Request::Fsyncdir { .. }
+                    | Request::Setlk { .. },
+                Reply::Done
+            )
+            | (Request::Lseek { .. }, Reply::Offset { .. })
+            | (Request::Getlk { .. }, Reply::Lock(_))
             | (Request::Statfs { .. }, Reply::Statfs(_))
             | (Request::Getxattr { .. } | Request::Listxattr { .. }, Reply::Xattr(_))
     )

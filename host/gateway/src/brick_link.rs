@@ -1,12 +1,8 @@
-//! The connection to the brick: made and remade in the background, every request with a deadline.
+//! The way to the brick: the session there is, or why there is none, and how long to wait for one.
 //!
-//! [`BrickLink::keep_connected`] is the one task that connects; so however many requests wait,
-//! there is one attempt at a time, with pauses between that grow up to a bound. A request takes the
-//! session there is, or waits for the next one until its deadline; once an outage has lasted
-//! longer than that, requests fail at once while attempts go on. `brick_call` has the requests.
-//!
-//! What must hold: when a session is lost, `on_lost` runs before the next one exists, so nothing
-//! that the lost session told outlives it in the cache.
+//! A request takes the session there is, or waits for the next one until its deadline; once an
+//! outage has lasted longer than that, requests fail at once while attempts go on. `brick_session`
+//! connects, `brick_call` has the requests.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,26 +10,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use portcullis_core::{Entry, Status};
-use portcullis_transport::{CallError, Connection, Connector, Identity, Role, TransportError};
-use portcullis_wire::message::{Failure, Verb};
+use portcullis_core::Status;
+use portcullis_transport::{Connector, Identity, TransportError};
+use portcullis_wire::Request;
+use portcullis_wire::message::{Failure, Notices, Verb};
 use portcullis_wire::stats::BrickStats;
-use portcullis_wire::{Reply, Request};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
-use tracing::{info, warn};
 
-/// How long one attempt to connect may take. Several fit into the default deadline of a request.
-const CONNECT_MS_MAX: u64 = 2_000;
+use crate::brick_session::BrickSession;
+use crate::clock::Clock;
+
 /// The pause after the first failed attempt; it doubles with each further one.
 const PAUSE_MS_MIN: u64 = 100;
 /// The longest pause between attempts.
 const PAUSE_MS_MAX: u64 = 1_000;
-/// A session shorter than this counts as a failed attempt when pauses are chosen.
-const SESSION_MS_MIN: u64 = 1_000;
-
-/// What is done when a session is lost.
-pub(crate) type OnLost = Arc<dyn Fn() + Send + Sync>;
+/// How long an ending gateway waits for the brick to know.
+const DETACH_MS_MAX: u64 = 1_000;
+/// How long what may take long at the brick is given at least: stable storage, space, copies.
+const LONG_MS_MIN: u64 = 60_000;
 
 /// The way to one brick.
 #[derive(Debug)]
@@ -41,7 +36,10 @@ pub(crate) struct BrickLink {
     pub(crate) address: SocketAddr,
     /// How long the brick may take for an answer, or for the next frame of one.
     pub(crate) timeout: Duration,
-    connector: Connector,
+    /// Names this gateway to the brick.
+    pub(crate) client: u128,
+    pub(crate) clock: Clock,
+    pub(crate) connector: Connector,
     state: watch::Sender<State>,
     /// Tells `keep_connected` that a request waits.
     wanted: Notify,
@@ -57,114 +55,59 @@ enum State {
     Down { since: Instant, reason: Arc<str> },
 }
 
-/// One connection to the brick, from its first answer to its loss.
-#[derive(Debug)]
-pub(crate) struct BrickSession {
-    /// Counts the connections of one link, from 1.
-    pub(crate) epoch: u64,
-    /// The root directory, as the brick gave it on this connection.
-    pub(crate) root: Entry,
-    pub(crate) connection: Connection,
-}
-
 impl BrickLink {
     /// The way to the brick at `address`; nothing is sent yet.
     pub(crate) fn new(
         identity: &Identity,
         address: SocketAddr,
         timeout: Duration,
+        client: u128,
+        clock: Clock,
     ) -> Result<Self, TransportError> {
         let reason = Arc::from("not connected yet");
         Ok(Self {
             address,
+            client,
+            clock,
             connector: Connector::new(identity, address)?,
             timeout,
             state: watch::Sender::new(State::Down { since: Instant::now(), reason }),
             wanted: Notify::new(),
             connects: AtomicU64::new(0),
             received_bytes: AtomicU64::new(0),
-            requests: Default::default(),
+            requests: [const { AtomicU64::new(0) }; Verb::ALL.len()],
             last_error: Mutex::default(),
         })
     }
 
-    /// Connects, and again whenever the session is lost; `on_lost` may block. Never returns; drop
-    /// it to stop.
-    pub(crate) async fn keep_connected(self: Arc<Self>, on_lost: OnLost) {
-        let mut failures = 0u32;
-        loop {
-            match self.connect().await {
-                Ok((connection, root)) => {
-                    info!(brick = %self.address, "connected to the brick");
-                    let since = Instant::now();
-                    let reason = self.stay_connected(connection, root, &on_lost).await;
-                    warn!(brick = %self.address, reason, "lost the connection to the brick");
-                    let short = since.elapsed() < Duration::from_millis(SESSION_MS_MIN);
-                    failures = if short { failures.saturating_add(1) } else { 0 };
-                }
-                Err(reason) => {
-                    failures = failures.saturating_add(1);
-                    if failures.is_power_of_two() {
-                        warn!(brick = %self.address, reason, failures, "the brick cannot be reached");
-                    }
-                    *self.last_error.lock() = reason.clone();
-                    self.state.send_modify(|state| {
-                        if let State::Down { reason: last, .. } = state {
-                            *last = reason.into();
-                        }
-                    });
-                }
-            }
-            self.pause(failures).await;
-        }
+    /// The number of the next session.
+    pub(crate) fn next_epoch(&self) -> u64 {
+        self.connects.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// One attempt: a connection counts when the brick has answered on it.
-    async fn connect(&self) -> Result<(Connection, Entry), String> {
-        let limit = Duration::from_millis(CONNECT_MS_MAX);
-        let connection = timeout(limit, self.connector.connect(self.address, Role::Brick))
-            .await
-            .map_err(|_| format!("no answer in {CONNECT_MS_MAX} ms"))?
-            .map_err(|error| match error {
-                TransportError::Connect { reason, .. } => reason,
-                other => other.to_string(),
-            })?;
-        self.count(Verb::Attach);
-        match timeout(self.timeout, connection.call(&Request::Attach)).await {
-            Ok(Ok(Reply::Attached { root })) => Ok((connection, root)),
-            Ok(Ok(_)) => Err("it answers an attach with something else".to_owned()),
-            Ok(Err(CallError::Lost(_))) if connection.is_closed() => Err(connection.closed().await),
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err(format!("no answer to an attach in {} ms", self.timeout.as_millis())),
-        }
+    /// A session begins.
+    pub(crate) fn up(&self, session: Arc<BrickSession>) {
+        self.state.send_replace(State::Up(session));
     }
 
-    /// Offers the session until it is lost; answers why it was.
-    async fn stay_connected(
-        &self,
-        connection: Connection,
-        root: Entry,
-        on_lost: &OnLost,
-    ) -> String {
-        let epoch = self.connects.fetch_add(1, Ordering::Relaxed) + 1;
-        let session = BrickSession { epoch, root, connection: connection.clone() };
-        self.state.send_replace(State::Up(Arc::new(session)));
-        let reason = format!("connection lost: {}", connection.closed().await);
+    /// The session is lost.
+    pub(crate) fn down(&self, reason: &str) {
+        reason.clone_into(&mut self.last_error.lock());
+        self.state.send_replace(State::Down { since: Instant::now(), reason: reason.into() });
+    }
+
+    /// An attempt to connect failed.
+    pub(crate) fn unreached(&self, reason: String) {
         self.last_error.lock().clone_from(&reason);
-        let down = State::Down { since: Instant::now(), reason: reason.as_str().into() };
-        self.state.send_replace(down);
-        let on_lost = on_lost.clone();
-        if let Err(error) = tokio::task::spawn_blocking(move || on_lost()).await
-            && error.is_panic()
-        {
-            // What is cached may be out of date, so no further session may begin.
-            std::panic::resume_unwind(error.into_panic());
-        }
-        reason
+        self.state.send_modify(|state| {
+            if let State::Down { reason: last, .. } = state {
+                *last = reason.into();
+            }
+        });
     }
 
     /// Waits before the next attempt; a waiting request shortens the pause to its minimum.
-    async fn pause(&self, failures: u32) {
+    pub(crate) async fn pause(&self, failures: u32) {
         if failures == 0 {
             return;
         }
@@ -179,6 +122,40 @@ impl BrickLink {
     /// When a request that is asked now must have its answer.
     pub(crate) fn deadline(&self) -> Instant {
         Instant::now() + self.timeout
+    }
+
+    /// The same for what may take long.
+    pub(crate) fn long_deadline(&self) -> Instant {
+        Instant::now() + self.timeout.max(Duration::from_millis(LONG_MS_MIN))
+    }
+
+    /// For how long answers from the cache are still allowed; 0 where they are not.
+    pub(crate) fn lease_left_ms(&self) -> u64 {
+        match &*self.state.borrow() {
+            State::Up(session) => session.lease.left_ms(self.clock.now_ms()),
+            State::Down { .. } => 0,
+        }
+    }
+
+    /// The same where this session is still the one there is.
+    pub(crate) fn lease_left_of(&self, epoch: u64) -> u64 {
+        self.current(epoch).map_or(0, |session| session.lease.left_ms(self.clock.now_ms()))
+    }
+
+    /// How the brick notices changes that others make there.
+    pub(crate) fn notices(&self) -> Notices {
+        match &*self.state.borrow() {
+            State::Up(session) => session.notices,
+            State::Down { .. } => Notices::None,
+        }
+    }
+
+    /// The session there is.
+    pub(crate) fn any(&self) -> Option<Arc<BrickSession>> {
+        match &*self.state.borrow() {
+            State::Up(session) => Some(session.clone()),
+            State::Down { .. } => None,
+        }
     }
 
     /// Whether there is a session, or since when not and why.
@@ -258,10 +235,16 @@ impl BrickLink {
         }
     }
 
-    /// Ends the session and waits, for a bounded time, until the brick knows.
-    pub(crate) async fn close(&self) {
-        let state = self.state.borrow().clone();
-        if let State::Up(session) = state {
+    /// Ends the session and waits, for a bounded time, until the brick knows. `forgotten`: no client
+    /// answers from what it was told any more.
+    pub(crate) async fn close(&self, forgotten: bool) {
+        if let Some(session) = self.any() {
+            if forgotten {
+                self.count(Verb::Detach);
+                let detach = session.connection.call(&Request::Detach);
+                // Without an answer the brick waits for the end of the lease.
+                let _ = timeout(Duration::from_millis(DETACH_MS_MAX), detach).await;
+            }
             session.connection.close("the gateway is shutting down");
             self.connector.wait_idle().await;
         }

@@ -2,26 +2,44 @@
 //!
 //! One request's way: [`service`] counts it and finds its verb; [`volume`] asks the cache; a miss
 //! becomes a fill ([`fills`]), a listing a shared scan ([`scans`], as one client gets it:
-//! [`listing`]); open files belong to a [`session`] and are read by [`reads`]; [`brick_link`] keeps
-//! the connection to the brick and [`brick_call`] asks over it. [`outflow`] keeps a slow client
-//! from holding up anything else. [`stats`], [`metrics`] and [`admin`] tell how it goes.
+//! [`listing`]). A mutation is passed through by [`mutate`] and taken in by [`effects`]. A
+//! [`session`] is one client's connection; its open files ([`session_files`], each an [`open_file`])
+//! are read by [`reads`], locked by [`locks`] ([`held_locks`], [`lockers`]), and asked for the rest
+//! by [`file_calls`]; [`clients`] has all of them. [`brick_link`] is the way to the brick,
+//! [`brick_session`] keeps the session with it, [`brick_call`] asks over it. [`coherence`] passes
+//! changes on. [`outflow`] keeps a slow client from holding up anything else. [`stats`],
+//! [`metrics`] and [`admin`] tell how it goes.
 //!
-//! What must hold: a hit takes no lock beyond the cache's and starts no task; every request that
-//! reaches the brick has a deadline; what a lost connection to the brick had told is forgotten
-//! before the next connection answers anything; a client costs bounded memory and delays nobody.
+//! What must hold: a hit takes no lock beyond the cache's and its client's watches', and starts no
+//! task; every request that reaches the brick has a deadline, but for waits for a lock; answers
+//! come from the cache only while the gateway has a lease at the brick, and no client has a longer
+//! one; a client costs bounded memory and delays nobody beyond its lease.
 
 mod admin;
 mod brick_call;
 mod brick_link;
+mod brick_session;
+mod clients;
+mod clock;
+mod coherence;
+mod effects;
 mod error;
+mod file_calls;
 mod fills;
+mod held_locks;
 mod listing;
+mod lockers;
+mod locks;
 mod metrics;
+mod mutate;
+mod open_file;
 mod outflow;
 mod reads;
 mod scans;
 mod service;
 mod session;
+mod session_files;
+mod space;
 mod stats;
 mod volume;
 
@@ -44,6 +62,7 @@ pub use portcullis_policy::PolicyChoice;
 pub use crate::error::GatewayError;
 
 use crate::brick_link::BrickLink;
+use crate::clock::Clock;
 use crate::service::GatewayService;
 use crate::stats::Observer;
 use crate::volume::{Cache, Volume};
@@ -122,13 +141,15 @@ impl Gateway {
         let server = Server::bind(config.listen, identity)?;
         let address = server.local_addr().map_err(GatewayError::LocalAddress)?;
         let admin = config.admin.map(bind_admin).transpose()?;
-        let brick =
-            BrickLink::new(identity, brick, Duration::from_millis(config.brick_timeout_ms))?;
+        let timeout = Duration::from_millis(config.brick_timeout_ms);
+        let client = u128::from(random()) << 64 | u128::from(random());
+        let clock = Clock::start();
+        let brick = BrickLink::new(identity, brick, timeout, client, clock)?;
         let cache = CacheConfig { capacity_bytes, max_age_ms, seed: random() };
         let cache = Arc::new(Cache::new(cache));
         let driver = EvictionDriver::start(cache.clone(), policy);
         let driver = Arc::new(driver.map_err(GatewayError::PolicyThread)?);
-        let volume = Arc::new(Volume::new(cache, Arc::new(brick), capacity_bytes));
+        let volume = Arc::new(Volume::new(cache, Arc::new(brick), capacity_bytes, clock));
         let observer = Arc::new(Observer::new(volume.clone(), driver.clone()));
         Ok(Self { server, address, admin, volume, observer, driver })
     }
@@ -147,16 +168,13 @@ impl Gateway {
     pub async fn serve(self, stop: impl Future<Output = ()>) {
         let Self { server, admin, volume, observer, driver, .. } = self;
         let stopping = CancellationToken::new();
-        let cache = volume.cache.clone();
-        let link = volume.brick.clone();
-        let connecting = link.clone().keep_connected(Arc::new(move || cache.invalidate_all()));
-        let connecting = AbortOnDropHandle::new(tokio::spawn(connecting));
+        let connecting = AbortOnDropHandle::new(tokio::spawn(volume.clone().keep_connected()));
         let admin = admin.map(|(listener, _)| {
             let serving = admin::serve(listener, observer.clone(), stopping.clone());
             AbortOnDropHandle::new(tokio::spawn(serving))
         });
         let counters = observer.connections.clone();
-        let service = Arc::new(GatewayService { volume, observer });
+        let service = Arc::new(GatewayService { volume: volume.clone(), observer });
         server.serve(service, counters, stop).await;
         stopping.cancel();
         if let Some(admin) = admin {
@@ -164,7 +182,9 @@ impl Gateway {
             let _ = admin.await;
         }
         drop(connecting);
-        link.close().await;
+        // Clients may answer from what they were told until their leases are over.
+        let forgotten = volume.watching.grantor().sessions() == 0;
+        volume.brick.close(forgotten).await;
         let _ = tokio::task::spawn_blocking(move || driver.stop()).await;
     }
 }

@@ -3,12 +3,16 @@
 //! The client's position (one cookie a brick) is the only thing that lasts: wherever the chunks
 //! come from, the listing can go on from elsewhere after any of them. It does so when the client
 //! is slow or a shared scan has passed it by.
+//!
+//! A client that caches watches the names from before anything is read, and each entry's attributes
+//! as its chunk passes; those that changed after they were read are left out.
 
 use std::sync::Arc;
 
 use portcullis_core::limits::BRICKS_MAX;
 use portcullis_core::scan::Step;
-use portcullis_core::{Chunk, ChunkBuilder, Handle, Status};
+use portcullis_core::watch::{Reading, Watched};
+use portcullis_core::{Chunk, ChunkBuilder, EntryRef, Handle, Status};
 use portcullis_transport::ReplySink;
 use portcullis_wire::message::{Failure, Verb};
 use portcullis_wire::{ReplyFrame, Request};
@@ -38,6 +42,7 @@ impl Volume {
     /// Sends the entries of `dir` after a position; answers whether that is all of them.
     pub(crate) async fn list(
         self: &Arc<Self>,
+        watched: Option<&Watched>,
         dir: Handle,
         after: Vec<u64>,
         reply: &mut ReplySink,
@@ -46,8 +51,13 @@ impl Volume {
             let detail = format!("a position of {} bricks, over {BRICKS_MAX}", after.len());
             return Err(Failure::new(Status::InvalidArgument, detail).into());
         }
+        if let Some(watched) = watched {
+            watched.watch_names(&dir);
+        }
+        let mut reading = self.watching.grantor().read();
         let mut position = after;
-        let mut source = if position.iter().all(|&cookie| cookie == 0) {
+        let from_start = position.iter().all(|&cookie| cookie == 0);
+        let mut source = if from_start && self.may_cache() {
             Some(match self.join_scan(dir) {
                 Joined::Cached(chunks) => Source::Cached(chunks.into_iter()),
                 Joined::Scan(reader) => Source::Scan(reader),
@@ -58,11 +68,18 @@ impl Volume {
         loop {
             let from = match &mut source {
                 Some(from) => from,
-                None => source.insert(self.resume(dir, &position).await?),
+                None => {
+                    reading = self.watching.grantor().read();
+                    source.insert(self.resume(dir, &position).await?)
+                }
             };
             match from.next(self).await? {
                 Next::Chunk(chunk) => {
                     advance(&mut position, &chunk);
+                    let chunk = match watched {
+                        Some(watched) => self.watch_entries(watched, reading, chunk),
+                        None => chunk,
+                    };
                     send(reply.chunk(&chunk), || {
                         source.take().into_iter().for_each(Source::let_go)
                     })
@@ -74,10 +91,23 @@ impl Volume {
         }
     }
 
+    /// Registers watches on the entries of a chunk; takes out the attributes of those that changed
+    /// since `reading`, which may be older than that.
+    fn watch_entries(&self, watched: &Watched, reading: Reading, chunk: Chunk) -> Chunk {
+        let handles = (0..chunk.count()).filter_map(|entry| Handle::new(chunk.handle_bytes(entry)));
+        handles.for_each(|handle| watched.watch_attr(&handle));
+        let grantor = self.watching.grantor();
+        if !grantor.anything_changed_since(reading) {
+            return chunk;
+        }
+        without_attrs(chunk, |handle| grantor.attr_changed_since(reading, handle))
+    }
+
     /// A source of the entries after a position, for one client alone.
     async fn resume(&self, dir: Handle, position: &[u64]) -> Result<Source, Failure> {
-        if let Some(rest) =
-            self.cache.list(self.now_ms(), &dir).and_then(|chunks| rest_of(chunks, position))
+        if self.may_cache()
+            && let Some(chunks) = self.cache.list(self.now_ms(), &dir)
+            && let Some(rest) = rest_of(chunks, position)
         {
             return Ok(Source::Cached(rest.into_iter()));
         }
@@ -123,6 +153,23 @@ impl Source {
     }
 }
 
+/// The chunk without the attributes of the entries that `changed`.
+fn without_attrs(chunk: Chunk, changed: impl Fn(&Handle) -> bool) -> Chunk {
+    if !chunk.entries().any(|entry| changed(&entry.handle)) {
+        return chunk;
+    }
+    let mut builder = ChunkBuilder::default();
+    let fits = chunk.entries().all(|entry| {
+        let attr = if changed(&entry.handle) { None } else { entry.attr };
+        builder.push(&EntryRef { attr, ..entry })
+    });
+    match builder.finish(chunk.brick()) {
+        Some(rest) if fits => rest,
+        // Never: what fitted a chunk fits one again.
+        _ => chunk,
+    }
+}
+
 /// Moves a position behind the last entry of a chunk.
 fn advance(position: &mut Vec<u64>, chunk: &Chunk) {
     let brick = usize::from(chunk.brick());
@@ -161,7 +208,7 @@ fn rest_of(mut chunks: Vec<Chunk>, position: &[u64]) -> Option<Vec<Chunk>> {
 
 #[cfg(test)]
 mod tests {
-    use portcullis_core::{EntryRef, FileKind};
+    use portcullis_core::FileKind;
 
     use super::*;
 
@@ -194,6 +241,30 @@ mod tests {
         }
         assert!(rest_of(chunks(), &[77]).is_none(), "not a position of this listing");
         assert!(rest_of(chunks(), &[1, 1]).is_none(), "not of one brick");
+    }
+
+    #[test]
+    fn only_entries_that_changed_lose_their_attributes() {
+        let mut builder = ChunkBuilder::default();
+        for number in 0..5u64 {
+            let attr = portcullis_core::Attr { ino: number, mode: 0o100_644, ..Default::default() };
+            assert!(builder.push(&EntryRef {
+                name: format!("name-{number}").as_bytes(),
+                handle: Handle::new(&number.to_le_bytes()).expect("8 bytes"),
+                attr: Some(attr),
+                kind: FileKind::Regular,
+                target: None,
+                cookie: number + 1,
+            }));
+        }
+        let chunk = builder.finish(0).expect("entries");
+        let three = Handle::new(&3u64.to_le_bytes()).expect("8 bytes");
+        let left = without_attrs(chunk.clone(), |handle| *handle == three);
+        let one = std::slice::from_ref;
+        assert_eq!(cookies(one(&left)), cookies(one(&chunk)));
+        let with: Vec<_> = left.entries().map(|entry| entry.attr.is_some()).collect();
+        assert_eq!(with, [true, true, true, false, true]);
+        assert_eq!(without_attrs(chunk.clone(), |_| false), chunk);
     }
 
     #[test]

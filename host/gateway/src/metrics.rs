@@ -173,6 +173,34 @@ const METRICS: &[Metric] = &[
         "CPU time spent in the eviction policy.",
         |stats, out| out.value(stats.eviction.cpu_ms as f64 / 1e3),
     ),
+    gauge(
+        "portcullis_watch_sessions",
+        "Clients that cache and are told of changes.",
+        |stats, out| out.value(stats.watch.sessions as f64),
+    ),
+    gauge(
+        "portcullis_watch_rounds",
+        "Changes that clients are told of and have not all acknowledged.",
+        |stats, out| out.value(stats.watch.rounds as f64),
+    ),
+    counter(
+        "portcullis_watch_changes_total",
+        "Changes passed on, by where to: told to clients, or recalled by the brick.",
+        |stats, out| {
+            out.labelled(&[("direction", "told")], stats.watch.told as f64);
+            out.labelled(&[("direction", "recalled")], stats.watch.recalled as f64);
+        },
+    ),
+    gauge(
+        "portcullis_brick_lease_seconds",
+        "For how long answers from the cache are allowed unless the lease is renewed.",
+        |stats, out| out.value(stats.watch.lease_left_ms as f64 / 1e3),
+    ),
+    gauge(
+        "portcullis_brick_notices_info",
+        "Always 1; its label tells how the brick notices changes not made through it.",
+        |stats, out| out.labelled(&[("notices", stats.watch.notices.name())], 1.0),
+    ),
     gauge("portcullis_brick_up", "1 while there is a connection to the brick.", |stats, out| {
         out.bricks(stats, |brick| f64::from(u8::from(brick.connected)));
     }),

@@ -35,6 +35,8 @@ pub(crate) async fn read(
         return Err(Failure::new(Status::InvalidArgument, detail).into());
     }
     let open = session.file(file)?;
+    // Its pages may be cached.
+    session.watch_attr(&open.handle);
     let mut wanted = Wanted { at_bytes: offset_bytes, left_bytes: len_bytes, slow: false };
     let mut deadline = volume.brick.deadline();
     let mut lost = 0;

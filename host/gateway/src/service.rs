@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use portcullis_core::Status;
 use portcullis_transport::serve::PeerGone;
-use portcullis_transport::{Peer, ReplySink, Role, Service};
+use portcullis_transport::{Body, Peer, Recaller, ReplySink, Role, Service};
 use portcullis_wire::message::Failure;
 use portcullis_wire::{Reply, Request};
 
@@ -23,9 +23,11 @@ pub(crate) struct GatewayService {
 impl Service for GatewayService {
     type Session = Session;
 
-    fn open_session(&self, peer: Peer) -> Result<Session, Failure> {
+    fn open_session(&self, peer: Peer, recaller: Recaller) -> Result<Session, Failure> {
         match peer.role {
-            Role::Client | Role::Admin => Ok(Session::new(peer.role, self.volume.clone())),
+            Role::Client | Role::Admin => {
+                Ok(Session::new(peer.role, self.volume.clone(), recaller))
+            }
             Role::Brick | Role::Gateway => {
                 let detail = format!("a gateway serves clients and admins, not a {}", peer.role);
                 Err(Failure::new(Status::WrongRole, detail))
@@ -33,40 +35,61 @@ impl Service for GatewayService {
         }
     }
 
+    fn close_session(&self, session: &Arc<Session>) {
+        session.closed();
+    }
+
     async fn serve(
         &self,
         session: &Arc<Session>,
         request: Request,
+        body: Body,
         reply: ReplySink,
     ) -> Result<(), PeerGone> {
         self.observer.count_request(request.verb());
+        let watched = session.watched();
         let result = match request {
             // Cached verbs stay in this future: a hit allocates nothing beyond its reply.
-            Request::Lookup { dir, name } => self.volume.lookup(dir, name).await,
-            Request::Getattr { handle } => self.volume.getattr(handle).await,
+            Request::Lookup { dir, name } => self.volume.lookup(watched, dir, name).await,
+            Request::Getattr { handle } => self.volume.getattr(watched, handle).await,
             Request::Readlink { handle } => self.volume.readlink(handle).await,
             // The others have large futures, which would make each request's task as large.
             Request::List { dir, after } => {
-                return Box::pin(self.list(dir, after, reply)).await;
+                return Box::pin(self.list(session, dir, after, reply)).await;
             }
             Request::Read { file, offset_bytes, len_bytes } => {
                 return Box::pin(self.read(session, file, offset_bytes, len_bytes, reply)).await;
             }
+            Request::Mutate { op, caller, mutation } => {
+                let result = session.mutate(op, caller, mutation, body);
+                return self.mutated(session, Box::pin(result).await, reply).await;
+            }
+            Request::Setlk { file, lock, wait } => {
+                let count = |status| self.observer.count_failure(status);
+                return Box::pin(session.setlk(file, lock, wait, reply, count)).await;
+            }
             other => Box::pin(self.answer(session, other)).await,
         };
-        if let Err(failure) = &result {
-            self.observer.count_failure(failure.status);
-        }
-        reply.result(result).await
+        self.result(result, reply).await
     }
 }
 
 impl GatewayService {
     async fn answer(&self, session: &Arc<Session>, request: Request) -> Result<Reply, Failure> {
         match request {
-            Request::Attach => self.volume.attach().await,
-            Request::Open { handle } => session.open(handle).await,
-            Request::Release { file } => session.release(file),
+            Request::Attach { watch, client, ended } => session.attach(watch, client, ended).await,
+            Request::Renew => session.renew().await,
+            Request::Detach => Ok(session.detach()),
+            Request::Open { handle, flags } => session.open(handle, flags).await,
+            Request::Flush { file, owner } => session.flush(file, owner).await,
+            Request::Release { file, unlock } => session.release(file, unlock).await,
+            Request::Fsync { file, data_only } => session.fsync(file, data_only).await,
+            Request::Fsyncdir { dir } => session.fsyncdir(dir).await,
+            Request::Lseek { file, offset_bytes, hole } => {
+                session.lseek(file, offset_bytes, hole).await
+            }
+            Request::Getlk { file, lock } => session.getlk(file, lock).await,
+            Request::Statfs { handle } => self.volume.statfs(handle).await,
             Request::Stats => match session.role {
                 Role::Admin => Ok(Reply::Stats(Box::new(self.observer.stats()))),
                 role => {
@@ -74,17 +97,56 @@ impl GatewayService {
                     Err(Failure::new(Status::WrongRole, detail))
                 }
             },
-            passed_through => self.volume.ask(&passed_through).await,
+            passed_through => {
+                if let Request::Getxattr { handle, .. } | Request::Listxattr { handle } =
+                    &passed_through
+                {
+                    // Access control lists are cached.
+                    session.watch_attr(handle);
+                }
+                self.volume.ask(&passed_through).await
+            }
         }
+    }
+
+    /// Answers a mutation. A client that no longer waits for the answer does not learn from it what
+    /// was changed, so it is told as the others are.
+    async fn mutated(
+        &self,
+        session: &Arc<Session>,
+        result: Result<Reply, Failure>,
+        reply: ReplySink,
+    ) -> Result<(), PeerGone> {
+        let changes = match &result {
+            Ok(Reply::Mutated { changes, .. }) if session.id().is_some() => changes.clone(),
+            _ => Vec::new(),
+        };
+        let answered = self.result(result, reply).await;
+        if answered.is_err() {
+            self.volume.tell(None, &changes).await;
+        }
+        answered
+    }
+
+    async fn result(
+        &self,
+        result: Result<Reply, Failure>,
+        reply: ReplySink,
+    ) -> Result<(), PeerGone> {
+        if let Err(failure) = &result {
+            self.observer.count_failure(failure.status);
+        }
+        reply.result(result).await
     }
 
     async fn list(
         &self,
+        session: &Session,
         dir: portcullis_core::Handle,
         after: Vec<u64>,
         mut reply: ReplySink,
     ) -> Result<(), PeerGone> {
-        let listed = self.volume.list(dir, after, &mut reply).await;
+        let listed = self.volume.list(session.watched(), dir, after, &mut reply).await;
         self.end(listed, reply).await
     }
 

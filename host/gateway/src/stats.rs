@@ -26,7 +26,7 @@ impl Observer {
             volume,
             driver,
             connections: Arc::default(),
-            requests: Default::default(),
+            requests: [const { AtomicU64::new(0) }; Verb::ALL.len()],
             failures: [const { AtomicU64::new(0) }; Status::ALL.len()],
         }
     }
@@ -77,6 +77,7 @@ impl Observer {
             },
             eviction: self.eviction(cache.hits_dropped),
             bricks: vec![self.volume.brick.stats()],
+            watch: self.volume.watch_stats(),
             requests: requests
                 .map(|(verb, count)| (verb.name().to_owned(), load(count)))
                 .filter(|(_, count)| *count > 0)

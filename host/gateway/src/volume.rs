@@ -1,94 +1,180 @@
-//! What the gateway serves: a brick behind a dentry cache.
+//! What the gateway serves: a brick behind a dentry cache, and clients that are told of changes.
 //!
-//! Cached verbs ask the cache first: a hit answers without a lock beyond the cache's own. A miss
-//! leads or joins a fill (`fills`), a listing leads or joins a scan (`scans`). Every other verb is
-//! passed through, with the brick's deadline.
+//! Cached verbs ask the cache first: a hit answers without a lock beyond the cache's own and those
+//! of the client's watches. A miss leads or joins a fill (`fills`), a listing leads or joins a scan
+//! (`scans`). Every other verb is passed through, with the brick's deadline. Without a lease at the
+//! brick everything is passed through, and nothing is filled.
+//!
+//! What must hold: whatever a client that watches is told, it watches: from before it was read, or
+//! it is read again where it changed in between.
 
 use std::sync::Arc;
 
-use portcullis_core::Status;
 use portcullis_core::cache::DentryCache;
 use portcullis_core::entry::is_valid_name;
 use portcullis_core::limits::NAME_LEN_MAX;
-use portcullis_core::{Entry, Handle};
+use portcullis_core::watch::Watched;
+use portcullis_core::{Entry, Handle, Status};
+use portcullis_transport::Watching;
 use portcullis_wire::message::Failure;
 use portcullis_wire::{Reply, Request};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::brick_link::BrickLink;
+use crate::clients::Clients;
+use crate::clock::Clock;
+use crate::coherence::WatchCounters;
 use crate::fills::Seat;
+use crate::lockers::Lockers;
 use crate::scans::Scans;
+use crate::space::LastStatfs;
 
 /// Whoever waits for a fill.
 pub(crate) type Waiter = oneshot::Sender<Result<Reply, Failure>>;
 /// The cache of a gateway.
 pub(crate) type Cache = DentryCache<Waiter>;
+/// How often an entry is looked up again that changes all the time; after that it is told without
+/// its attributes.
+const LOOKUPS_MAX: usize = 4;
 
 /// A brick behind a cache.
 pub(crate) struct Volume {
     pub(crate) cache: Arc<Cache>,
     pub(crate) brick: Arc<BrickLink>,
     pub(crate) scans: Scans,
+    pub(crate) watching: Arc<Watching>,
+    pub(crate) counters: WatchCounters,
+    pub(crate) clients: Clients,
+    pub(crate) lockers: Lockers,
+    pub(crate) last_statfs: LastStatfs,
     /// Bytes that the cache may hold.
     pub(crate) capacity_bytes: u64,
-    /// Where the cache's milliseconds count from.
-    started: Instant,
+    clock: Clock,
 }
 
 impl Volume {
-    /// A volume of one brick.
-    pub(crate) fn new(cache: Arc<Cache>, brick: Arc<BrickLink>, capacity_bytes: u64) -> Self {
-        Self { cache, brick, scans: Scans::new(), capacity_bytes, started: Instant::now() }
+    /// A volume of one brick. Call it within a tokio runtime.
+    pub(crate) fn new(
+        cache: Arc<Cache>,
+        brick: Arc<BrickLink>,
+        capacity_bytes: u64,
+        clock: Clock,
+    ) -> Self {
+        Self {
+            cache,
+            brick,
+            scans: Scans::new(),
+            watching: Watching::start(),
+            counters: WatchCounters::default(),
+            clients: Clients::default(),
+            lockers: Lockers::default(),
+            last_statfs: LastStatfs::default(),
+            capacity_bytes,
+            clock,
+        }
     }
 
     /// Monotonic time, as the cache counts it.
     pub(crate) fn now_ms(&self) -> u64 {
-        self.started.elapsed().as_millis() as u64
+        self.clock.now_ms()
     }
 
-    /// The root directory: its handle from the session, its attributes as fresh as any others.
-    pub(crate) async fn attach(self: &Arc<Self>) -> Result<Reply, Failure> {
-        let session = self.brick.session(0, self.brick.deadline()).await?;
-        let handle = session.root.handle;
-        match self.getattr(handle).await? {
-            Reply::Attr(attr) => {
-                let kind = attr.kind();
-                Ok(Reply::Attached { root: Entry { handle, attr: Some(attr), kind, target: None } })
-            }
-            other => Ok(other),
-        }
+    /// Whether answers may come from the cache, and fill it.
+    pub(crate) fn may_cache(&self) -> bool {
+        self.brick.lease_left_ms() > 0
     }
 
     /// The entry `name` of `dir`.
     pub(crate) async fn lookup(
         self: &Arc<Self>,
+        watched: Option<&Watched>,
         dir: Handle,
         name: Vec<u8>,
     ) -> Result<Reply, Failure> {
         check_name(&name)?;
+        let Some(watched) = watched else { return self.find(dir, &name).await };
+        let mut lookups = 1;
+        loop {
+            let reading = self.watching.grantor().read();
+            watched.watch_names(&dir);
+            let mut reply = self.find(dir, &name).await?;
+            let Reply::Entry(entry) = &mut reply else { return Ok(reply) };
+            watched.watch_attr(&entry.handle);
+            if self.watching.grantor().attr_changed_since(reading, &entry.handle) {
+                if lookups < LOOKUPS_MAX {
+                    lookups += 1;
+                    continue;
+                }
+                entry.attr = None;
+            }
+            return Ok(reply);
+        }
+    }
+
+    async fn find(self: &Arc<Self>, dir: Handle, name: &[u8]) -> Result<Reply, Failure> {
+        let request = || Request::Lookup { dir, name: name.to_vec() };
+        if !self.may_cache() {
+            return self.ask(&request()).await;
+        }
         let mut seat = Seat::default();
-        let answer = self.cache.lookup(self.now_ms(), &dir, &name, || seat.take());
-        self.settle(answer, seat, Reply::Entry, || Request::Lookup { dir, name }).await
+        let answer = self.cache.lookup(self.now_ms(), &dir, name, || seat.take());
+        self.settle(answer, seat, Reply::Entry, request).await
     }
 
     /// The attributes of `handle`.
-    pub(crate) async fn getattr(self: &Arc<Self>, handle: Handle) -> Result<Reply, Failure> {
+    pub(crate) async fn getattr(
+        self: &Arc<Self>,
+        watched: Option<&Watched>,
+        handle: Handle,
+    ) -> Result<Reply, Failure> {
+        if let Some(watched) = watched {
+            watched.watch_attr(&handle);
+        }
+        if !self.may_cache() {
+            return self.ask(&Request::Getattr { handle }).await;
+        }
         let mut seat = Seat::default();
         let answer = self.cache.getattr(self.now_ms(), &handle, || seat.take());
         self.settle(answer, seat, Reply::Attr, || Request::Getattr { handle }).await
     }
 
-    /// The target of the link `handle`.
+    /// The target of the link `handle`, which never changes.
     pub(crate) async fn readlink(self: &Arc<Self>, handle: Handle) -> Result<Reply, Failure> {
+        if !self.may_cache() {
+            return self.ask(&Request::Readlink { handle }).await;
+        }
         let mut seat = Seat::default();
         let answer = self.cache.readlink(self.now_ms(), &handle, || seat.take());
         self.settle(answer, seat, Reply::Target, || Request::Readlink { handle }).await
     }
 
+    /// The root directory: its handle from the session, its attributes as fresh as any others.
+    pub(crate) async fn root(
+        self: &Arc<Self>,
+        watched: Option<&Watched>,
+        handle: Handle,
+    ) -> Result<Entry, Failure> {
+        match self.getattr(watched, handle).await? {
+            Reply::Attr(attr) => {
+                Ok(Entry { handle, attr: Some(attr), kind: attr.kind(), target: None })
+            }
+            _ => Err(self.brick.nonsense(portcullis_wire::message::Verb::Getattr)),
+        }
+    }
+
     /// Asks the brick, cache or no cache.
     pub(crate) async fn ask(&self, request: &Request) -> Result<Reply, Failure> {
-        let result = self.brick.call(request).await;
+        self.ask_until(request, self.brick.deadline()).await
+    }
+
+    /// As [`Volume::ask`], with a deadline.
+    pub(crate) async fn ask_until(
+        &self,
+        request: &Request,
+        deadline: Instant,
+    ) -> Result<Reply, Failure> {
+        let result = self.brick.call(request, deadline).await;
         if let Err(failure) = &result {
             self.note(request, failure);
         }
@@ -108,19 +194,21 @@ impl Volume {
 /// The file that a request is about.
 fn subject(request: &Request) -> Option<&Handle> {
     match request {
-        Request::Lookup { dir, .. } | Request::List { dir, .. } => Some(dir),
+        Request::Lookup { dir, .. } | Request::List { dir, .. } | Request::Fsyncdir { dir } => {
+            Some(dir)
+        }
         Request::Getattr { handle }
         | Request::Readlink { handle }
-        | Request::Open { handle }
+        | Request::Open { handle, .. }
         | Request::Statfs { handle }
         | Request::Getxattr { handle, .. }
         | Request::Listxattr { handle } => Some(handle),
-        Request::Attach | Request::Read { .. } | Request::Release { .. } | Request::Stats => None,
+        _ => None,
     }
 }
 
 /// Refuses what can never be the name of an entry, before it costs anything.
-fn check_name(name: &[u8]) -> Result<(), Failure> {
+pub(crate) fn check_name(name: &[u8]) -> Result<(), Failure> {
     if name.len() > NAME_LEN_MAX {
         let detail = format!("a name of {} bytes, over the limit of {NAME_LEN_MAX}", name.len());
         return Err(Failure::new(Status::NameTooLong, detail));
@@ -129,7 +217,7 @@ fn check_name(name: &[u8]) -> Result<(), Failure> {
         return Err(Failure::new(
             Status::InvalidArgument,
             format!(
-                "{:?} is not the name of an entry: look up one component, not `.` or `..`",
+                "{:?} is not the name of an entry: name one component, not `.` or `..`",
                 String::from_utf8_lossy(name)
             ),
         ));

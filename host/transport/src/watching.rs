@@ -64,6 +64,18 @@ impl Watching {
         &self.grantor
     }
 
+    /// An earlier life of this tier may have had sessions whose leases are not over: all changes
+    /// wait until they are. Call it before anything is served.
+    pub fn wait_for_earlier_life(&self) {
+        self.grantor.wait_for_earlier_life(self.now_ms());
+    }
+
+    /// This tier's own lease lasts for another `left_ms`, and so does no lease that it gives
+    /// ([`Grantor::bound_leases`]). Call it each time that its own is renewed.
+    pub fn bound_leases(&self, left_ms: u64) {
+        self.grantor.bound_leases(self.now_ms() + left_ms);
+    }
+
     /// Begins a session with a lease.
     pub fn open(&self, recaller: Recaller) -> WatchSession {
         let (id, watched) = self.grantor.open(self.now_ms());

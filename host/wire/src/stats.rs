@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::message::Notices;
+
 /// All counters of one gateway since it started.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GatewayStats {
@@ -19,6 +21,8 @@ pub struct GatewayStats {
     pub eviction: EvictionStats,
     /// One for each brick.
     pub bricks: Vec<BrickStats>,
+    /// Watches and leases.
+    pub watch: WatchStats,
     /// Requests of clients by verb.
     pub requests: BTreeMap<String, u64>,
     /// Requests that failed, by status.
@@ -120,4 +124,22 @@ pub struct BrickStats {
     pub requests: BTreeMap<String, u64>,
     /// Bytes of reply frames received.
     pub received_bytes: u64,
+}
+
+/// Watches and leases of a gateway, towards its clients and towards its brick.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WatchStats {
+    /// Clients that cache and are told of changes.
+    pub sessions: u64,
+    /// Changes that clients are told of now and have not all acknowledged.
+    pub rounds: u64,
+    /// Changes that clients were told of.
+    pub told: u64,
+    /// Changes that the brick told of.
+    pub recalled: u64,
+    /// For how long answers from the cache are allowed unless the lease is renewed; 0 where they
+    /// are not.
+    pub lease_left_ms: u64,
+    /// How the brick notices changes that are not made through it.
+    pub notices: Notices,
 }

@@ -3,24 +3,35 @@
 //! - [`site`]: an identity, a brick and a gateway over a directory, and commands against them.
 //! - [`process`]: one server process: its `ready` line, its log, its end.
 //! - [`mounted`]: a mount, and its end.
+//! - [`share`]: a site with several gateways and writable mounts of one directory.
+//! - [`relay`]: datagrams passed on between two of them, or not.
+//! - [`run`]: other programs with a deadline; [`actor`]: a process that does what it is told.
+//! - [`view`]: what a file system shows, as text that can be compared.
+//! - [`backing`]: file systems of other kinds to export.
 //! - [`tree`]: directories to export.
 //! - [`find`]: listing a tree through Portcullis and with the system's find, and comparing.
 //! - [`dial`], [`raw`]: requests without the command line, well-formed and not.
 //! - [`need`]: what a test needs of the machine, and how it says that this is missing.
 //!
 //! What must hold: everything a test starts ends with it, also when it fails; nothing waits
-//! longer than [`wait::LIMIT`]; nothing leaves loopback.
+//! for ever; nothing leaves loopback.
 
 #![allow(clippy::panic, reason = "a test that cannot go on has failed")]
 
+pub mod actor;
+pub mod backing;
 pub mod dial;
 pub mod find;
 pub mod mounted;
 pub mod need;
 pub mod process;
 pub mod raw;
+pub mod relay;
+pub mod run;
+pub mod share;
 pub mod site;
 pub mod tree;
+pub mod view;
 pub mod wait;
 
 use std::path::PathBuf;

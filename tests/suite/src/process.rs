@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -17,7 +18,8 @@ pub struct Server {
     ready: String,
     log: PathBuf,
     /// What it prints after its `ready` line, closed at its end.
-    lines: Receiver<String>,
+    /// (Locked only so that a server can be shared between threads.)
+    lines: Mutex<Receiver<String>>,
 }
 
 impl Server {
@@ -43,7 +45,8 @@ impl Server {
                 }
             }
         });
-        let mut server = Self { child, ready: String::new(), log: log.to_owned(), lines };
+        let mut server =
+            Self { child, ready: String::new(), log: log.to_owned(), lines: Mutex::new(lines) };
         let line = server.line().unwrap_or_else(|why| {
             panic!("{command:?}: no `ready` line: {why}\n{}", server.log());
         });
@@ -106,7 +109,8 @@ impl Server {
         self.end();
     }
 
-    fn end(&mut self) {
+    /// Kills it, if it lives still, and waits until it is gone.
+    pub(crate) fn end(&mut self) {
         // Fails where it has ended, which is what we want.
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -117,7 +121,8 @@ impl Server {
     }
 
     fn line(&mut self) -> Result<String, String> {
-        match self.lines.recv_timeout(wait::LIMIT) {
+        let lines = self.lines.get_mut().expect("nobody panics with it");
+        match lines.recv_timeout(wait::LIMIT) {
             Ok(line) => Ok(line),
             Err(RecvTimeoutError::Timeout) => Err("too long without one".to_owned()),
             Err(RecvTimeoutError::Disconnected) => match self.child.wait() {

@@ -19,6 +19,8 @@ pub struct Site {
     pub brick: Option<Server>,
     /// The gateway.
     pub gateway: Server,
+    /// More gateways before the same brick, by number from 1.
+    pub more_gateways: Vec<Server>,
     brick_address: String,
     export: PathBuf,
     dir: TempDir,
@@ -58,7 +60,51 @@ impl Site {
         command.args(["--brick", brick.ready(), "--listen", "127.0.0.1:0"]).args(gateway_args);
         let gateway = Server::start(&mut command, &dir.path().join("gateway.log"));
         let brick_address = brick.ready().to_owned();
-        Self { brick: Some(brick), gateway, brick_address, export: export.to_owned(), dir }
+        let (export, more_gateways) = (export.to_owned(), Vec::new());
+        Self { brick: Some(brick), gateway, more_gateways, brick_address, export, dir }
+    }
+
+    /// Puts one more gateway before the brick and answers its number, from 1.
+    pub fn add_gateway(&mut self, gateway_args: &[&str]) -> usize {
+        let brick = self.brick_address.clone();
+        self.add_gateway_before(&brick, gateway_args)
+    }
+
+    /// Like [`Site::add_gateway`], with a gateway that reaches the brick at `brick`.
+    pub fn add_gateway_before(&mut self, brick: &str, gateway_args: &[&str]) -> usize {
+        let number = self.more_gateways.len() + 1;
+        let mut command = server(self.dir.path(), "gateway");
+        command.args(["--brick", brick, "--listen", "127.0.0.1:0"]).args(gateway_args);
+        let log = self.dir.path().join(format!("gateway-{number}.log"));
+        self.more_gateways.push(Server::start(&mut command, &log));
+        number
+    }
+
+    /// A gateway: 0 is [`Site::gateway`], the others are [`Site::more_gateways`].
+    pub fn gateway_number(&self, number: usize) -> &Server {
+        match number.checked_sub(1) {
+            None => &self.gateway,
+            Some(index) => &self.more_gateways[index],
+        }
+    }
+
+    /// Kills the first gateway as a crash would.
+    pub fn kill_gateway(&mut self) {
+        self.gateway.end();
+    }
+
+    /// Starts the first gateway again, at its old address.
+    pub fn restart_gateway(&mut self) {
+        self.gateway.end();
+        let address = self.gateway.ready().to_owned();
+        let mut command = server(self.dir.path(), "gateway");
+        command.args(["--brick", &self.brick_address, "--listen", &address]);
+        self.gateway = Server::start(&mut command, &self.dir.path().join("gateway.log"));
+    }
+
+    /// The address of the brick.
+    pub fn brick_address(&self) -> &str {
+        &self.brick_address
     }
 
     /// The directory of identities.
@@ -116,9 +162,11 @@ impl Site {
         self.stats().bricks.swap_remove(0)
     }
 
-    /// Requests that the gateway sent to the brick so far.
+    /// Requests that the gateway sent to the brick so far, but those that keep its session alive.
     pub fn brick_requests(&self) -> u64 {
-        self.brick_stats().requests.values().sum()
+        let mut requests = self.brick_stats().requests;
+        requests.remove("renew");
+        requests.values().sum()
     }
 
     /// Kills the brick as a crash would.

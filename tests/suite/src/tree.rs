@@ -102,10 +102,13 @@ fn links(root: &Path) {
         ("root", "/"),
         ("dangling", "nowhere/at all"),
         ("absolute", "/etc/hostname"),
-        ("long", &long),
     ];
     for (name, target) in targets {
         symlink(target, dir.join(name)).expect("a link");
+    }
+    // xfs allows 1,023 bytes.
+    if symlink(&long, dir.join("long")).is_err() {
+        symlink(&long[..1_000], dir.join("long")).expect("a link");
     }
     symlink(OsStr::from_bytes(b"\xff\n"), dir.join("bytes")).expect("a link");
     fs::write(dir.join("first"), "one file, three names").expect("a file");

@@ -16,11 +16,13 @@ pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
             return answer;
         }
         assert!(start.elapsed() < LIMIT, "not within {LIMIT:?}: {what}");
-        pause();
+        pause(Duration::from_millis(10));
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the pause between two questions of a poll")]
-fn pause() {
-    std::thread::sleep(Duration::from_millis(10));
+/// The pause between two questions of a poll, or the length of a load: never a way to wait for
+/// something to have happened.
+#[expect(clippy::disallowed_methods, reason = "the one place that sleeps")]
+pub fn pause(duration: Duration) {
+    std::thread::sleep(duration);
 }

@@ -6,7 +6,7 @@
 //! where it can tell afterwards that both answers were about one file
 //! ([`Handles::entry_by_name`]): the inode number is the same, and the file was there before.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use portcullis_core::{Entry, FileKind, Handle, Timestamp};
 use rustix::fs::readlinkat;
@@ -29,7 +29,18 @@ pub(crate) fn birth_now() -> Timestamp {
 impl Handles {
     /// The entry `name`, a valid name, of a directory.
     pub(crate) fn entry(&self, dir: &Directory, name: &[u8]) -> Result<Entry, Errno> {
+        self.entry_with(dir, name, |_| {})
+    }
+
+    /// The same; `before` is called with a descriptor of the file before that is examined.
+    pub(crate) fn entry_with(
+        &self,
+        dir: &Directory,
+        name: &[u8],
+        before: impl FnOnce(BorrowedFd<'_>),
+    ) -> Result<Entry, Errno> {
         let fd = self.export.open_name(dir.fd.as_fd(), name)?;
+        before(fd.as_fd());
         let stat = stat(fd.as_fd())?;
         let target = match stat.kind() {
             FileKind::Symlink => Some(readlinkat(&fd, c"", Vec::new())?.into_bytes()),
@@ -85,8 +96,51 @@ impl Handles {
         Ok(Entry { handle, attr: None, kind, target: None })
     }
 
+    /// The entry of a file that is no link, just made or opened as `name` by this descriptor.
+    pub(crate) fn entry_of(
+        &self,
+        dir: &Directory,
+        name: &[u8],
+        fd: BorrowedFd<'_>,
+    ) -> Result<Entry, Errno> {
+        let stat = stat(fd)?;
+        let handle = self.handle_of(fd, &stat)?;
+        Ok(self.found(dir, name, handle, &stat, None))
+    }
+
+    /// Notes that the file of `handle` is `name` in `dir` from now on.
+    pub(crate) fn moved(&self, dir: &Directory, name: &[u8], handle: &Handle, kind: FileKind) {
+        if handle.as_bytes()[0] != KERNEL {
+            self.places.remember(handle, kind == FileKind::Directory, &dir.key, name);
+        }
+    }
+
+    /// The handle of the file for which the kernel has a handle of this type with these bytes.
+    pub(crate) fn of_kernel(&self, kind: i32, bytes: &[u8]) -> Option<Handle> {
+        let kernel = KernelHandle::of_parts(kind, bytes)?;
+        let first = match self.method {
+            Method::Kernel(_) => KERNEL,
+            Method::Map(_) => PLACED,
+            Method::MapByStat => return None,
+        };
+        self.key.seal(&[&[first], kernel.as_bytes()])
+    }
+
+    /// A directory of the brick's own in the root, which is never told to anybody.
+    pub(crate) fn own_directory(&self, fd: OwnedFd, name: &[u8]) -> Result<Directory, Errno> {
+        let stat = stat(fd.as_fd())?;
+        if stat.kind() != FileKind::Directory || self.export.crosses(&stat) {
+            return Err(Errno::NOTDIR);
+        }
+        let handle = self.handle_of(fd.as_fd(), &stat)?;
+        if handle.as_bytes()[0] != KERNEL {
+            self.places.remember(&handle, true, &self.root.as_bytes().into(), name);
+        }
+        Ok(Directory { fd, handle, key: handle.as_bytes().into() })
+    }
+
     /// The handle of the file of a descriptor.
-    pub(super) fn handle_of(&self, fd: BorrowedFd<'_>, stat: &Stat) -> Result<Handle, Errno> {
+    pub(crate) fn handle_of(&self, fd: BorrowedFd<'_>, stat: &Stat) -> Result<Handle, Errno> {
         let kernel = match self.method {
             Method::Kernel(_) | Method::Map(_) => KernelHandle::of(fd)?,
             Method::MapByStat => None,
@@ -117,9 +171,7 @@ impl Handles {
         target: Option<Vec<u8>>,
     ) -> Entry {
         let kind = stat.kind();
-        if handle.as_bytes()[0] != KERNEL {
-            self.places.remember(&handle, kind == FileKind::Directory, &dir.key, name);
-        }
+        self.moved(dir, name, &handle, kind);
         Entry { handle, attr: Some(stat.attr()), kind, target }
     }
 }
@@ -159,6 +211,7 @@ mod tests {
     use super::*;
     use crate::HandleChoice;
     use crate::export::Export;
+    use crate::testing::wait_for_the_next_tick;
 
     fn handles(path: &std::path::Path, choice: HandleChoice) -> (Handles, Directory) {
         let export = Export::open(path).expect("it opens");
@@ -168,21 +221,14 @@ mod tests {
         (handles, root)
     }
 
-    fn wait_for_the_next_tick() -> Timestamp {
-        let start = birth_now();
-        while birth_now() == start {
-            std::thread::yield_now();
-        }
-        birth_now()
-    }
-
     #[test]
     fn attributes_and_handle_are_of_one_file_while_names_are_exchanged() {
         let dir = tempfile::tempdir().expect("a directory");
         let [a, b] = ["a", "b"].map(|name| dir.path().join(name));
         std::fs::write(&a, b"").expect("written");
         std::fs::write(&b, b"").expect("written");
-        let since = wait_for_the_next_tick();
+        wait_for_the_next_tick();
+        let since = birth_now();
         let (handles, root) = handles(dir.path(), HandleChoice::Auto);
         let pair = |entry: Entry| (entry.handle, entry.attr.map(|attr| attr.ino));
         let pairs = [&b"a"[..], b"b"].map(|name| pair(handles.entry(&root, name).expect("there")));
@@ -211,7 +257,8 @@ mod tests {
     fn a_file_born_since_is_not_answered_by_name_unless_its_stat_identifies_it() {
         let dir = tempfile::tempdir().expect("a directory");
         std::fs::write(dir.path().join("old"), b"").expect("written");
-        let since = wait_for_the_next_tick();
+        wait_for_the_next_tick();
+        let since = birth_now();
         std::fs::write(dir.path().join("new"), b"").expect("written");
         for choice in [HandleChoice::Auto, HandleChoice::Map, HandleChoice::MapByStat] {
             let (handles, root) = handles(dir.path(), choice);

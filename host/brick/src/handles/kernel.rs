@@ -118,6 +118,14 @@ impl KernelHandle {
         Ok(Some(Self { len: len as u8 + 1, packed }))
     }
 
+    /// The handle of this type with these bytes, `None` where it does not fit.
+    pub(crate) fn of_parts(kind: i32, bytes: &[u8]) -> Option<Self> {
+        let mut packed = [0; LEN_MAX + 1];
+        packed[0] = u8::try_from(kind).ok()?;
+        packed.get_mut(1..=bytes.len())?.copy_from_slice(bytes);
+        Some(Self { len: bytes.len() as u8 + 1, packed })
+    }
+
     /// The handle that [`KernelHandle::as_bytes`] gave, `None` where it cannot have.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut packed = [0; LEN_MAX + 1];

@@ -15,14 +15,16 @@
 //!   or an inode number is used again within one tick of its clock, another file could pass for the
 //!   one that had it.
 //!
-//! Map handles do not outlive a restart of the brick, nor a rename until the new name was looked
-//! up or listed; then they work again. They answer `Stale` meanwhile, never another file.
+//! Map handles do not outlive a restart of the brick, nor a rename that was not made through it
+//! until the new name was looked up or listed; then they work again. They answer `Stale` meanwhile,
+//! never another file, unless the file is open ([`descriptors`]).
 //!
 //! Two sorts of entry have no identity of their own here and get an **edge** handle, which stands
 //! for a name in a directory: mount points, where the export ends, and names whose file cannot be
 //! examined. An edge tells attributes where there are some, and opens nothing.
 
 mod choice;
+mod descriptors;
 mod entry;
 mod kernel;
 mod places;
@@ -39,6 +41,7 @@ use crate::attr::{Stat, stat};
 use crate::error::{BrickError, failure};
 use crate::export::Export;
 use choice::Method;
+use descriptors::Descriptors;
 use entry::{identity_by_stat, seal};
 use kernel::KernelHandle;
 use places::Places;
@@ -63,6 +66,7 @@ pub(crate) struct Handles {
     key: TagKey,
     root: Handle,
     places: Places,
+    descriptors: Descriptors,
 }
 
 /// A file, found by its handle.
@@ -77,6 +81,8 @@ pub(crate) struct Object {
 pub(crate) struct Directory {
     /// An `O_PATH` descriptor.
     pub(crate) fd: OwnedFd,
+    /// Its handle.
+    pub(crate) handle: Handle,
     /// The bytes of its handle, shared by the places of its entries.
     key: Arc<[u8]>,
 }
@@ -104,7 +110,8 @@ impl Handles {
         let (_, fsid) = export.file_system().map_err(failed)?;
         let key = TagKey::derive(secret, &[&fsid.to_le_bytes(), identity].concat());
         let root = seal(&key, method, kernel, export.stat()).map_err(failed)?;
-        Ok(Self { method, key, root, places: Places::default(), export })
+        let (places, descriptors) = (Places::default(), Descriptors::default());
+        Ok(Self { method, key, root, places, descriptors, export })
     }
 
     /// The export.
@@ -115,6 +122,16 @@ impl Handles {
     /// What was chosen.
     pub(crate) fn choice(&self) -> HandleChoice {
         self.method.choice()
+    }
+
+    /// The handle of the root.
+    pub(crate) fn root(&self) -> &Handle {
+        &self.root
+    }
+
+    /// Whether a handle stands for a name whose file is not of this export, or not to be examined.
+    pub(crate) fn is_edge(handle: &Handle) -> bool {
+        handle.as_bytes().first() == Some(&EDGE)
     }
 
     /// The root directory.
@@ -137,7 +154,12 @@ impl Handles {
         }
         match (body[0], self.method) {
             (KERNEL, Method::Kernel(_)) => self.object_by_kernel(&body[1..]),
-            (PLACED | PLACED_BY_STAT, _) => self.object_by_place(handle),
+            (PLACED | PLACED_BY_STAT, _) => match self.object_by_place(handle) {
+                Err(failure) if failure.status == Status::Stale => {
+                    self.object_by_descriptor(handle).unwrap_or(Err(failure))
+                }
+                found => found,
+            },
             (EDGE, _) => {
                 self.edge(handle)?;
                 Err(Failure::new(
@@ -156,7 +178,7 @@ impl Handles {
         if object.stat.kind() != FileKind::Directory {
             return Err(Status::NotDirectory.into());
         }
-        Ok(Directory { fd: object.fd, key: handle.as_bytes().into() })
+        Ok(Directory { fd: object.fd, handle: *handle, key: handle.as_bytes().into() })
     }
 
     /// The stat of the file of a handle, edges included.
@@ -205,6 +227,20 @@ impl Handles {
             return Err(Status::Stale.into());
         }
         Ok(Object { fd, stat })
+    }
+
+    fn object_by_descriptor(&self, handle: &Handle) -> Option<Result<Object, Failure>> {
+        let found = self.descriptors.find(handle)?;
+        let object = found.and_then(|fd| Ok(Object { stat: stat(fd.as_fd())?, fd }));
+        Some(object.map_err(failure))
+    }
+
+    /// A file was opened: it is found as long as the descriptor is there, whatever becomes of its
+    /// name.
+    pub(crate) fn opened(&self, handle: &Handle, fd: &Arc<OwnedFd>) {
+        if handle.as_bytes().first() != Some(&KERNEL) {
+            self.descriptors.opened(handle, fd);
+        }
     }
 
     /// What an edge stands for, if that is still so.

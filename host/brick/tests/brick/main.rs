@@ -6,8 +6,11 @@
 #![allow(clippy::panic, reason = "a test fails by panicking")]
 
 mod bounds;
+mod direct;
 mod handles;
 mod listing;
+mod locks;
+mod mutations;
 mod odd_trees;
 mod requests;
 mod support;

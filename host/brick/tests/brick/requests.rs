@@ -10,7 +10,7 @@ use portcullis_transport::{IdentitySet, Role};
 use portcullis_wire::{Reply, Request};
 
 use crate::support::{
-    connect, local_attr, on_each_kind, runtime, skipped, status_of, without_atime,
+    attach, connect, local_attr, on_each_kind, runtime, skipped, status_of, without_atime,
 };
 
 on_each_kind! {
@@ -18,7 +18,7 @@ on_each_kind! {
         std::fs::create_dir(brick.path("dir")).expect("made");
         std::fs::write(brick.path("dir/file"), b"content").expect("written");
         symlink("dir/file", brick.path("link")).expect("made");
-        let Ok(Reply::Attached { root }) = brick.call(Request::Attach).await else {
+        let Ok(Reply::Attached { root, .. }) = brick.call(attach(false)).await else {
             panic!("no root")
         };
         let root = without_atime(root);
@@ -140,9 +140,9 @@ on_each_kind! {
         std::fs::remove_file(brick.path("file")).expect("removed");
         assert_eq!(brick.read(file, 0, 100).await, Ok(b"content".to_vec()));
         let other = connect(&brick.identities, Role::Gateway, brick.address).await;
-        let release = Request::Release { file };
+        let release = Request::Release { file, unlock: None };
         assert_eq!(status_of(other.call(&release).await), Err(Status::BadFile));
-        assert_eq!(brick.call(release.clone()).await, Ok(Reply::Released));
+        assert_eq!(brick.call(release.clone()).await, Ok(Reply::Done));
         assert_eq!(brick.call(release).await, Err(Status::BadFile));
         assert_eq!(brick.read(file, 0, 100).await, Err(Status::BadFile));
         assert_eq!(brick.read(0, 0, 100).await, Err(Status::BadFile));
@@ -237,7 +237,7 @@ on_each_kind! {
     async fn an_export_that_was_removed_is_a_clear_failure(brick: TestBrick) {
         let root = brick.root().await;
         std::fs::remove_dir_all(brick.path("")).expect("removed");
-        let failed = brick.connection.call(&Request::Attach).await.expect_err("it fails");
+        let failed = brick.connection.call(&attach(false)).await.expect_err("it fails");
         assert!(failed.to_string().contains("was removed"), "{failed}");
         assert_eq!(brick.lookup(root, "x").await, Err(Status::Stale));
         assert_eq!(brick.list(root, vec![]).await, Err(Status::Stale));
@@ -282,7 +282,7 @@ fn only_gateways_are_admitted_and_others_are_told() {
             assert!(reason.contains("not allowed for this role"), "{reason}");
             assert!(reason.contains(role.name()) && reason.contains("gateway"), "{reason}");
         }
-        assert!(brick.call(Request::Attach).await.is_ok(), "the gateway is not disturbed");
+        assert!(brick.call(attach(false)).await.is_ok(), "the gateway is not disturbed");
         assert_eq!(brick.call(Request::Stats).await, Err(Status::NotSupported));
         let nothing = Handle::new(&[]).expect("short");
         assert_eq!(brick.getattr(nothing).await, Err(Status::BadHandle));

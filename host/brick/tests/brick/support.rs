@@ -133,8 +133,8 @@ impl TestBrick {
     }
 
     pub(crate) async fn root(&self) -> Handle {
-        match self.call(Request::Attach).await {
-            Ok(Reply::Attached { root }) => root.handle,
+        match self.call(attach(false)).await {
+            Ok(Reply::Attached { root, .. }) => root.handle,
             other => panic!("{other:?}"),
         }
     }
@@ -170,7 +170,7 @@ impl TestBrick {
     }
 
     pub(crate) async fn open(&self, handle: Handle) -> Result<u64, Status> {
-        match self.call(Request::Open { handle }).await? {
+        match self.call(Request::Open { handle, flags: 0 }).await? {
             Reply::Opened { file, .. } => Ok(file),
             other => panic!("{other:?}"),
         }
@@ -232,6 +232,11 @@ impl TestBrick {
     }
 }
 
+/// The first request of a connection.
+pub(crate) fn attach(watch: bool) -> Request {
+    Request::Attach { watch, client: 7, ended: 0 }
+}
+
 pub(crate) async fn connect(
     identities: &IdentitySet,
     role: Role,
@@ -281,8 +286,13 @@ pub(crate) fn local_attr(path: &Path) -> Attr {
 /// Waits until the clock that stamps files has moved on, so that what is made afterwards differs.
 pub(crate) fn wait_for_the_next_tick() {
     use rustix::time::{ClockId, clock_gettime};
-    let start = clock_gettime(ClockId::RealtimeCoarse);
-    while clock_gettime(ClockId::RealtimeCoarse) == start {
+    let time = |clock| {
+        let time = clock_gettime(clock);
+        (time.tv_sec, time.tv_nsec)
+    };
+    // Some stamps are finer, and ahead of the coarse clock.
+    let start = time(ClockId::Realtime);
+    while time(ClockId::RealtimeCoarse) <= start {
         std::thread::yield_now();
     }
 }

@@ -11,14 +11,14 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{self, Stdio};
 
-use portcullis_client::Address;
 use portcullis_client::mount::{self, MountError, MountOptions};
+use portcullis_client::{Address, ClientOptions};
 
 use crate::error::{CliError, complain};
 use crate::server::{Stop, print_line};
 use crate::session::{Connect, address_parser};
 
-/// Mount a volume, or a directory of it, read-only
+/// Mount a volume, or a directory of it
 ///
 /// Goes to the background once the mount is usable; SIGTERM to it, or umount, ends it.
 #[derive(Debug, clap::Args)]
@@ -33,7 +33,8 @@ pub(crate) struct Arguments {
     /// Stay in the foreground; print `ready MOUNTPOINT` once it is usable
     #[arg(long)]
     foreground: bool,
-    /// Options, separated by commas: ro (always), noexec, allow_other, attr_ttl_ms=N, fsname=TEXT
+    /// Options, separated by commas: ro, noexec, allow_other, acl, timeout=SECONDS (0: wait for
+    /// ever), attr_ttl_ms=N, cache=BYTES, fsname=TEXT
     #[arg(short = 'o', value_name = "OPT,...")]
     options: Vec<String>,
     /// Where the log of a mount in the background goes, appended; nowhere by default
@@ -87,7 +88,10 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), CliError> {
         let _ = rustix::process::setsid();
     }
     let stop = Stop::install()?;
-    let client = arguments.connect.client(&arguments.address).await?;
+    let given = arguments.connect.options();
+    let request_timeout_ms = options.timeout_ms.unwrap_or(given.request_timeout_ms);
+    let watching = ClientOptions { request_timeout_ms, watch: true };
+    let client = arguments.connect.client_with(&arguments.address, watching).await?;
     let (mountpoint, detached) = (arguments.mountpoint.clone(), arguments.detached);
     let on_ready = move || {
         let ready = format!("ready {}", mountpoint.display());

@@ -1,7 +1,7 @@
 //! `portcullis stats`: what a gateway tells of itself.
 
 use portcullis_client::Address;
-use portcullis_wire::stats::{BrickStats, CacheStats, EvictionStats, GatewayStats};
+use portcullis_wire::stats::{BrickStats, CacheStats, EvictionStats, GatewayStats, WatchStats};
 
 use crate::error::CliError;
 use crate::json::push_line;
@@ -45,6 +45,7 @@ fn table(stats: &GatewayStats) -> String {
     ];
     rows.extend(cache_rows(&stats.cache));
     rows.extend(eviction_rows(&stats.eviction));
+    rows.extend(watch_rows(&stats.watch));
     rows.extend(stats.bricks.iter().flat_map(brick_rows));
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     rows.iter().map(|(name, value)| format!("{name:width$}  {value}\n")).collect()
@@ -100,6 +101,15 @@ fn eviction_rows(eviction: &EvictionStats) -> Vec<(&'static str, String)> {
         ),
     ));
     rows
+}
+
+fn watch_rows(watch: &WatchStats) -> Vec<(&'static str, String)> {
+    vec![
+        ("watch", format!("{} clients, {} rounds under way", watch.sessions, watch.rounds)),
+        ("  changes", format!("{} told, {} recalled by the brick", watch.told, watch.recalled)),
+        ("  lease", format!("{} ms left at the brick", watch.lease_left_ms)),
+        ("  notices", format!("{} on the brick", watch.notices.name())),
+    ]
 }
 
 fn brick_rows(brick: &BrickStats) -> Vec<(&'static str, String)> {

@@ -1,10 +1,13 @@
 //! Attributes and errors in the kernel's terms.
 
-use portcullis_core::{Attr, Status};
-use portcullis_fuse::{Errno, abi};
-use portcullis_wire::message::Statfs;
+use portcullis_core::{Attr, Status, Timestamp};
+use portcullis_fuse::{Errno, abi, request};
+use portcullis_wire::message::{SetAttr, SetTime, Statfs};
 
 use crate::error::ClientError;
+
+/// The bits of a mode that are not the type.
+pub(super) const PERMISSIONS: u32 = 0o7777;
 
 /// Attributes as the kernel takes them, `None` where it would refuse them.
 pub(super) fn to_kernel(attr: &Attr) -> Option<abi::Attr> {
@@ -27,6 +30,23 @@ pub(super) fn to_kernel(attr: &Attr) -> Option<abi::Attr> {
         flags: 0,
     };
     attr.is_valid().then_some(attr)
+}
+
+/// Attributes to set, as the wire takes them; of the mode only what chmod(2) may set.
+pub(super) fn set_attr(set: &request::SetAttr) -> SetAttr {
+    let time = |time: request::SetTime| match time {
+        request::SetTime::Now => SetTime::Now,
+        request::SetTime::At { secs, nanos } => SetTime::At(Timestamp { secs, nanos }),
+    };
+    SetAttr {
+        mode: set.mode.map(|mode| mode & PERMISSIONS),
+        uid: set.uid,
+        gid: set.gid,
+        size_bytes: set.size,
+        atime: set.atime.map(time),
+        mtime: set.mtime.map(time),
+        kill_set_id: set.kill_suidgid,
+    }
 }
 
 /// Space and inodes as the kernel takes them.
@@ -61,7 +81,6 @@ pub(super) fn errno_of_handle(error: &ClientError) -> Errno {
 
 #[cfg(test)]
 mod tests {
-    use portcullis_core::Timestamp;
     use portcullis_wire::message::Failure;
 
     use super::*;

@@ -21,6 +21,7 @@ use portcullis_fuse::Errno;
 use tokio::time::Instant;
 
 use super::attr::errno_of_handle;
+use super::fence::{Fence, Stamp};
 use super::inodes::Inode;
 use super::positions::{Position, Positions};
 use crate::{Client, Listing};
@@ -33,6 +34,7 @@ const DOTS: u64 = 2;
 /// One open directory.
 pub(super) struct Directory {
     pub(super) inode: Inode,
+    pub(super) nodeid: u64,
     /// Readers of one open directory take turns.
     stream: tokio::sync::Mutex<Stream>,
 }
@@ -43,7 +45,8 @@ struct Stream {
     window: VecDeque<Loaded>,
     /// The last entry received: the running listing, if any, goes on after it.
     tail: u64,
-    listing: Option<Listing>,
+    /// The running listing, and when it was asked for.
+    listing: Option<(Listing, Stamp)>,
     /// Set once the listing has ended after `tail`: whether it was complete.
     end: Option<bool>,
     touched: Instant,
@@ -55,6 +58,8 @@ struct Loaded {
     previous: u64,
     first: u64,
     chunk: Chunk,
+    /// When its listing was asked for.
+    stamp: Stamp,
 }
 
 /// What takes the entries.
@@ -72,12 +77,12 @@ pub(super) enum Item<'a> {
     Dot,
     /// `..`
     DotDot,
-    /// One of the directory's own.
-    Entry(&'a EntryRef<'a>),
+    /// One of the directory's own, and when it was asked for.
+    Entry(&'a EntryRef<'a>, Stamp),
 }
 
 impl Directory {
-    pub(super) fn new(inode: Inode) -> Self {
+    pub(super) fn new(inode: Inode, nodeid: u64) -> Self {
         let stream = Stream {
             positions: Positions::new(MOUNT_DIR_POSITIONS_MAX),
             window: VecDeque::new(),
@@ -86,7 +91,7 @@ impl Directory {
             end: None,
             touched: Instant::now(),
         };
-        Self { inode, stream: tokio::sync::Mutex::new(stream) }
+        Self { inode, nodeid, stream: tokio::sync::Mutex::new(stream) }
     }
 
     /// Fills `sink` with the entries after `offset`. At the end of a listing that is not complete
@@ -94,6 +99,7 @@ impl Directory {
     pub(super) async fn read(
         &self,
         client: &Client,
+        fence: &Fence,
         mut offset: u64,
         sink: &mut impl Sink,
     ) -> Result<(), Errno> {
@@ -112,7 +118,7 @@ impl Directory {
             }
             offset = DOTS;
         }
-        let read = stream.read(client, &self.inode, offset - DOTS, sink).await;
+        let read = stream.read(client, fence, &self.inode, offset - DOTS, sink).await;
         stream.touched = Instant::now();
         match read {
             // What was packed goes out first; asked to go on, the directory fails again.
@@ -136,6 +142,7 @@ impl Stream {
     async fn read(
         &mut self,
         client: &Client,
+        fence: &Fence,
         dir: &Inode,
         mut number: u64,
         sink: &mut impl Sink,
@@ -145,7 +152,8 @@ impl Stream {
                 let loaded = &self.window[at];
                 for index in index..loaded.chunk.count() {
                     let here = loaded.first + index as u64;
-                    if !sink.push(DOTS + here, Item::Entry(&loaded.chunk.entry(index))) {
+                    let entry = loaded.chunk.entry(index);
+                    if !sink.push(DOTS + here, Item::Entry(&entry, loaded.stamp)) {
                         return Ok(());
                     }
                     number = here;
@@ -159,12 +167,12 @@ impl Stream {
                         self.restart_at(self.positions.last());
                     }
                     Position::Ahead => {
-                        if !self.receive(client, dir).await? {
+                        if !self.receive(client, fence, dir).await? {
                             return self.ended();
                         }
                     }
                 }
-            } else if !self.receive(client, dir).await? {
+            } else if !self.receive(client, fence, dir).await? {
                 return self.ended();
             }
         }
@@ -190,18 +198,25 @@ impl Stream {
     }
 
     /// Takes the next chunk; `false` at the end.
-    async fn receive(&mut self, client: &Client, dir: &Inode) -> Result<bool, Errno> {
+    async fn receive(
+        &mut self,
+        client: &Client,
+        fence: &Fence,
+        dir: &Inode,
+    ) -> Result<bool, Errno> {
         if self.end.is_some() {
             return Ok(false);
         }
         // Taken out, so that a reader who gives up half way leaves no half-read listing behind.
-        let mut listing = match self.listing.take() {
+        let (mut listing, stamp) = match self.listing.take() {
             Some(listing) => listing,
             None => {
                 let Position::After(after) = self.positions.after(self.tail) else {
                     return Err(Errno::INVAL);
                 };
-                client.list(&dir.handle, after).await.map_err(|error| errno_of_handle(&error))?
+                let stamp = fence.stamp();
+                let listing = client.list(&dir.handle, after).await;
+                (listing.map_err(|error| errno_of_handle(&error))?, stamp)
             }
         };
         match listing.next().await.map_err(|error| errno_of_handle(&error))? {
@@ -216,8 +231,8 @@ impl Stream {
                 if self.window.len() == MOUNT_DIR_CHUNKS_MAX {
                     self.window.pop_front();
                 }
-                self.window.push_back(Loaded { previous, first, chunk: chunk.detached() });
-                self.listing = Some(listing);
+                self.window.push_back(Loaded { previous, first, chunk: chunk.detached(), stamp });
+                self.listing = Some((listing, stamp));
                 Ok(true)
             }
         }

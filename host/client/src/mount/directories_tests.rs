@@ -25,7 +25,7 @@ impl Sink for Few {
         let name = match item {
             Item::Dot => ".".to_owned(),
             Item::DotDot => "..".to_owned(),
-            Item::Entry(entry) => String::from_utf8(entry.name.to_vec()).expect("text"),
+            Item::Entry(entry, _) => String::from_utf8(entry.name.to_vec()).expect("text"),
         };
         self.taken.push((name, offset));
         true
@@ -53,12 +53,13 @@ impl Opened {
 
     fn directory() -> Directory {
         let inode = Inode { handle: handle(ROOT), ino: 1000, parent_ino: 1000, target: None };
-        Directory::new(inode)
+        Directory::new(inode, 1)
     }
 
     async fn read(&self, offset: u64, room: usize) -> Result<Vec<(String, u64)>, Errno> {
         let mut sink = Few { room, taken: Vec::new() };
-        self.directory.read(&self.served.client, offset, &mut sink).await?;
+        let fence = Fence::new();
+        self.directory.read(&self.served.client, &fence, offset, &mut sink).await?;
         Ok(sink.taken)
     }
 
@@ -168,7 +169,7 @@ async fn a_partial_listing_shows_all_it_has_and_then_fails() {
 async fn a_directory_that_is_gone_is_stale() {
     let opened = Opened::new(0).await;
     let inode = Inode { handle: handle(77), ino: 1, parent_ino: 1, target: None };
-    let gone = Opened { directory: Directory::new(inode), ..opened };
+    let gone = Opened { directory: Directory::new(inode, 1), ..opened };
     // The dots are the kernel's in any case.
     assert_eq!(gone.read(0, 1000).await.map(|dots| dots.len()), Ok(2));
     assert_eq!(gone.read(2, 1000).await, Err(Errno::STALE));

@@ -7,7 +7,7 @@
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use parking_lot::{Mutex, MutexGuard};
-use portcullis_core::Handle;
+use portcullis_core::{Handle, Timestamp};
 use portcullis_fuse::abi::ROOT_ID;
 use std::hash::BuildHasher;
 
@@ -40,6 +40,20 @@ struct Slot {
     nlookup: u64,
     /// `None` where the slot is free.
     inode: Option<Inode>,
+    /// The kernel may have cached its content.
+    has_pages: bool,
+    /// What the file was when the kernel's pages of it were known to be good.
+    seen: Option<Seen>,
+}
+
+/// What tells whether the content of a file is still the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// The connection over which it was told.
+    pub(super) epoch: u64,
+    pub(super) size_bytes: u64,
+    pub(super) mtime: Timestamp,
+    pub(super) ctime: Timestamp,
 }
 
 impl Inodes {
@@ -47,7 +61,7 @@ impl Inodes {
         let hasher = FixedState::default();
         let mut by_handle = HashTable::new();
         by_handle.insert_unique(hasher.hash_one(root.handle), 0, |_| 0);
-        let slot = Slot { generation: 0, nlookup: 1, inode: Some(root) };
+        let slot = Slot { nlookup: 1, inode: Some(root), ..Slot::FREE };
         Self { table: Mutex::new(Table { slots: vec![slot], free: Vec::new(), by_handle, hasher }) }
     }
 
@@ -67,7 +81,52 @@ impl Inodes {
     }
 }
 
+impl Slot {
+    const FREE: Self =
+        Self { generation: 0, nlookup: 0, inode: None, has_pages: false, seen: None };
+}
+
 impl Table {
+    /// The nodeid of a file that the kernel knows.
+    pub(super) fn find(&self, handle: &Handle) -> Option<u64> {
+        let hash = self.hasher.hash_one(handle);
+        let is_it = |slot: &Slot| slot.inode.as_ref().is_some_and(|i| i.handle == *handle);
+        let index = *self.by_handle.find(hash, |&index| is_it(&self.slots[index as usize]))?;
+        Some(nodeid(index, self.slots[index as usize].generation))
+    }
+
+    /// The files that the kernel knows.
+    pub(super) fn len(&self) -> usize {
+        self.by_handle.len()
+    }
+
+    /// Their nodeids.
+    pub(super) fn nodeids(&self) -> Vec<u64> {
+        let used = self.slots.iter().enumerate().filter(|(_, slot)| slot.inode.is_some());
+        used.map(|(index, slot)| nodeid(index as u32, slot.generation)).collect()
+    }
+
+    /// A file is opened so that the kernel caches its content; answers whether what it has cached
+    /// is still good.
+    pub(super) fn opened(&mut self, nodeid: u64, seen: Seen) -> bool {
+        let Some(index) = self.slot_of(nodeid) else { return false };
+        let slot = &mut self.slots[index];
+        slot.has_pages = true;
+        slot.seen.replace(seen) == Some(seen)
+    }
+
+    /// The content of a file is to be forgotten; answers whether the kernel may have any of it.
+    pub(super) fn forget_content(&mut self, nodeid: u64) -> bool {
+        let Some(index) = self.slot_of(nodeid) else { return false };
+        self.slots[index].seen = None;
+        self.slots[index].has_pages
+    }
+
+    /// Whether the kernel may have cached content of a file.
+    pub(super) fn has_pages(&self, nodeid: u64) -> bool {
+        self.slot_of(nodeid).is_some_and(|index| self.slots[index].has_pages)
+    }
+
     /// Counts one reference to a file and answers its nodeid; `None` where there are too many
     /// files.
     pub(super) fn reference(&mut self, inode: Inode) -> Option<u64> {
@@ -89,13 +148,14 @@ impl Table {
             None => {
                 // The last number is left out: `slot + 1` has to fit.
                 let index = u32::try_from(slots.len()).ok().filter(|&index| index < u32::MAX)?;
-                slots.push(Slot { generation: 0, nlookup: 0, inode: None });
+                slots.push(Slot::FREE);
                 index
             }
         };
         let slot = &mut slots[index as usize];
         slot.nlookup = 1;
         slot.inode = Some(inode);
+        (slot.has_pages, slot.seen) = (false, None);
         let generation = slot.generation;
         by_handle.insert_unique(hash, index, |&other| {
             slots[other as usize].inode.as_ref().map_or(0, |inode| hasher.hash_one(inode.handle))
@@ -198,6 +258,35 @@ mod tests {
         let nodeid = inodes.lock().reference(link).unwrap();
         inodes.lock().reference(inode(2)).unwrap();
         assert_eq!(inodes.get(nodeid).unwrap().target.as_deref(), Some(b"there".as_slice()));
+    }
+
+    #[test]
+    fn content_is_good_while_the_file_is_the_same_and_nothing_was_forgotten() {
+        let inodes = table();
+        let mut table = inodes.lock();
+        let file = table.reference(inode(2)).unwrap();
+        let time = Timestamp::default();
+        let seen = Seen { epoch: 1, size_bytes: 5, mtime: time, ctime: time };
+        assert!(!table.has_pages(file) && !table.forget_content(file));
+        assert!(!table.opened(file, seen) && table.opened(file, seen));
+        assert!(!table.opened(file, Seen { size_bytes: 6, ..seen }));
+        assert!(!table.opened(file, Seen { epoch: 2, ..seen }));
+        assert!(table.opened(file, Seen { epoch: 2, ..seen }));
+        assert!(table.forget_content(file) && !table.opened(file, Seen { epoch: 2, ..seen }));
+        table.forget(file, 1);
+        assert!(!table.has_pages(file));
+    }
+
+    #[test]
+    fn a_file_is_found_by_its_handle_while_the_kernel_knows_it() {
+        let inodes = table();
+        let mut table = inodes.lock();
+        let file = table.reference(inode(2)).unwrap();
+        assert_eq!(table.find(&inode(2).handle), Some(file));
+        assert_eq!((table.len(), table.nodeids()), (2, vec![ROOT_ID, file]));
+        table.forget(file, 1);
+        assert_eq!(table.find(&inode(2).handle), None);
+        assert_eq!((table.len(), table.nodeids()), (1, vec![ROOT_ID]));
     }
 
     #[test]

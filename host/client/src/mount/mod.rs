@@ -1,26 +1,49 @@
-//! A volume, or a directory of it, as a file system of this machine. Read-only.
+//! A volume, or a directory of it, as a file system of this machine.
 //!
 //! - [`options`]: what may stand after `-o`.
-//! - `ops`: each request of the kernel in the terms of the [`Client`].
+//! - `ops`: the kernel's requests, each carried out by the file that has its subject: `names`,
+//!   `attributes`, `files`, `listings`, `xattrs`, `locks`, `space`. `volume` is what they share.
+//! - `kernel`: what the kernel may keep, and telling it what is no longer true; `fence`, `under_way`:
+//!   answers that were on their way meanwhile, and requests that the kernel waits for.
+//! - `memory`: what is remembered of names and attributes beside the kernel.
 //! - `inodes`: which file each nodeid stands for.
 //! - `directories`, `positions`: open directories, and how their offsets map to brick cookies.
 //! - `task`: how a request leaves the session's thread, and when it is given up.
 //!
-//! What must hold: no request waits longer than the client's deadline; memory is bounded by what
-//! the kernel itself holds and by named limits; a directory is never shown in part without an
-//! error; nothing stays mounted after [`run`] returns.
+//! What must hold: no request waits longer than the client's deadline, where it has one; the kernel
+//! is told nothing for longer than the lease lasts, and a change is acknowledged only when it has
+//! forgotten it; memory is bounded by what the kernel itself holds and by named limits; a directory
+//! is never shown in part without an error; nothing stays mounted after [`run`] returns.
 
 mod attr;
+mod attributes;
+#[cfg(test)]
+mod coherence_tests;
 mod directories;
+mod fence;
+mod files;
 mod inodes;
+mod kernel;
+mod listings;
+mod locks;
+mod memory;
+mod names;
 mod ops;
 pub mod options;
 mod positions;
+#[cfg(test)]
+mod site;
+mod space;
 mod task;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
+mod under_way;
+mod volume;
+#[cfg(test)]
+mod writing_tests;
+mod xattrs;
 
 use std::future::Future;
 use std::path::Path;
@@ -29,12 +52,14 @@ use std::time::Duration;
 
 use portcullis_core::limits::{MOUNT_REQUEST_LEN_BYTES_MAX, READ_LEN_BYTES_MAX};
 use portcullis_core::{Attr, Entry};
-use portcullis_fuse::{Config, FuseError, Mount, Session};
+use portcullis_fuse::{Config, FuseError, Invalidation, Mount, Session};
 use thiserror::Error;
 use tracing::info;
 
-use self::ops::{MountedVolume, Volume};
+use self::inodes::Inode;
+use self::ops::MountedVolume;
 pub use self::options::MountOptions;
+use self::volume::Volume;
 use crate::{Client, ClientError};
 
 /// What mount tables show after `fuse.` as the type.
@@ -73,7 +98,8 @@ pub enum MountError {
 
 /// Mounts the directory `root_path` of a volume on `mountpoint`, calls `on_ready` once it is
 /// usable, and serves it until `stop` resolves or somebody unmounts it. Programs that have files
-/// open when it stops get errors.
+/// open when it stops get errors. The client should be one that watches: otherwise the kernel
+/// keeps nothing that it is told.
 ///
 /// # Errors
 /// The directory cannot be had, or not be mounted. [`FuseError::AlreadyMounted`] says that the same
@@ -89,21 +115,31 @@ pub async fn run(
     let (root, attr) = resolve_root(&client, root_path).await?;
     let source = options.fsname.clone().unwrap_or_else(|| source(&client, root_path));
     let kernel = kernel_options(source, options);
-    let volume = Arc::new(Volume::new(client, &root.handle, &attr, options.attr_ttl_ms));
-    let served = MountedVolume::new(volume.clone(), tokio::runtime::Handle::current());
+    let forgettings = client.forgettings();
+    let volume = Arc::new(Volume::new(client, &root.handle, &attr, options));
+    // So that there is always a last answer for df; where there is none yet, it is asked again.
+    let root = Inode { handle: root.handle, ino: attr.ino, parent_ino: attr.ino, target: None };
+    let _ = volume.ask_space(&root).await;
+    let served = MountedVolume(volume.clone());
     let mountpoint = mountpoint.to_owned();
-    let session = blocking(move || {
-        let pages = (MOUNT_REQUEST_LEN_BYTES_MAX / PAGE_LEN_BYTES) as u16;
-        let config = Config { max_pages: pages, ..Config::default() };
-        Session::start(Mount::new(&mountpoint, &kernel)?, served, &config)
-    })
-    .await?;
+    let config = Config {
+        max_pages: (MOUNT_REQUEST_LEN_BYTES_MAX / PAGE_LEN_BYTES) as u16,
+        invalidation: Invalidation::Explicit,
+        locks: true,
+        truncates_at_open: false,
+        posix_acl: options.acl,
+        ..Config::default()
+    };
+    let session =
+        blocking(move || Session::start(Mount::new(&mountpoint, &kernel)?, served, &config))
+            .await?;
     info!(mountpoint = %session.mountpoint().display(), "mounted");
     on_ready();
     tokio::select! {
         () = stop => {}
         () = volume.gone.notified() => info!("unmounted by somebody else"),
         () = give_up_idle_listings(&volume) => {}
+        () = kernel::forget_as_told(volume.clone(), forgettings) => {}
     }
     blocking(move || {
         let mut session = session;
@@ -137,10 +173,11 @@ fn kernel_options(fsname: String, options: &MountOptions) -> portcullis_fuse::Mo
         fsname,
         subtype: SUBTYPE.to_owned(),
         allow_other: options.allow_other || rustix::process::geteuid().is_root(),
-        read_only: true,
+        read_only: options.read_only,
         nodev: true,
         nosuid: true,
         noexec: options.noexec,
+        max_read_bytes: None,
     }
 }
 
@@ -162,3 +199,5 @@ async fn blocking<T: Send + 'static>(
         Err(FuseError::System { action: "running a thread for the mount", source })
     })
 }
+#[cfg(test)]
+mod manual;

@@ -1,9 +1,14 @@
 //! The options of `mount -o`, as they stand on a command line or in fstab.
 
+use portcullis_core::limits::LEASE_MS;
+
 use super::MountError;
 
-/// How long the kernel may use names and attributes without asking, unless told otherwise.
-pub const ATTR_TTL_MS: u64 = 1000;
+/// How long the kernel may use names and attributes without asking, unless told otherwise. It is
+/// told of changes, and never uses them longer than the lease lasts.
+pub const ATTR_TTL_MS: u64 = LEASE_MS;
+/// Memory for names and attributes, unless told otherwise.
+pub const CACHE_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Options that are for mount(8), systemd and fstab, and mean nothing to a mount itself.
 const FOREIGN: [&str; 13] = [
@@ -11,20 +16,29 @@ const FOREIGN: [&str; 13] = [
     "group", "defaults", "exec",
 ];
 /// Options that hold in any case.
-const IMPLIED: [&str; 5] = ["ro", "nodev", "nosuid", "default_permissions", "noatime"];
-const KNOWN: &str = "ro, nodev, nosuid, noexec, exec, noatime, default_permissions, allow_other, \
-    attr_ttl_ms=N, fsname=TEXT; and, without effect here, those of mount(8) and systemd: _netdev, \
+const IMPLIED: [&str; 4] = ["nodev", "nosuid", "default_permissions", "noatime"];
+const KNOWN: &str = "rw, ro, nodev, nosuid, noexec, exec, noatime, default_permissions, \
+    allow_other, acl, timeout=SECONDS, attr_ttl_ms=N, cache=BYTES, fsname=TEXT; and, without effect here, those of mount(8) and systemd: _netdev, \
     nofail, noauto, user, x-...";
 
-/// How to mount. Always read-only, without device files and set-user-id, and with the kernel's
-/// permission checks.
+/// How to mount. Always without device files and set-user-id, and with the kernel's permission
+/// checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
+    /// Nothing can be changed.
+    pub read_only: bool,
     /// Other users may use the mount. Root's mounts are for everybody in any case.
     pub allow_other: bool,
     /// Nothing can be executed.
     pub noexec: bool,
-    /// How long the kernel may use names and attributes without asking.
+    /// Bytes of memory for names and attributes; 0: nothing is remembered here.
+    pub cache_bytes: u64,
+    /// POSIX access lists are shown and hold.
+    pub acl: bool,
+    /// How long a request may wait for its server, in milliseconds; 0: as long as it takes, `None`:
+    /// not said here.
+    pub timeout_ms: Option<u64>,
+    /// How long the kernel may use names and attributes without asking, at most.
     pub attr_ttl_ms: u64,
     /// The source that mount tables show, `pc://HOST:PORT/PATH` if none is given.
     pub fsname: Option<String>,
@@ -32,7 +46,16 @@ pub struct MountOptions {
 
 impl Default for MountOptions {
     fn default() -> Self {
-        Self { allow_other: false, noexec: false, attr_ttl_ms: ATTR_TTL_MS, fsname: None }
+        Self {
+            read_only: false,
+            allow_other: false,
+            noexec: false,
+            cache_bytes: CACHE_BYTES,
+            acl: false,
+            timeout_ms: None,
+            attr_ttl_ms: ATTR_TTL_MS,
+            fsname: None,
+        }
     }
 }
 
@@ -63,18 +86,34 @@ impl MountOptions {
         match (name.as_str(), value) {
             ("allow_other", None) => self.allow_other = true,
             ("noexec", None) => self.noexec = true,
+            ("ro", None) => self.read_only = true,
+            ("rw", None) => self.read_only = false,
+            ("acl", None) => self.acl = true,
+            ("noacl", None) => self.acl = false,
+            ("timeout", Some(value)) => {
+                let seconds: u32 =
+                    value.parse().map_err(|_| format!("{value} is not a number of seconds"))?;
+                self.timeout_ms = Some(u64::from(seconds) * 1000);
+            }
             ("attr_ttl_ms", Some(value)) => {
                 self.attr_ttl_ms = value
                     .parse()
                     .map_err(|_| format!("{value} is not a number of milliseconds"))?;
             }
+            ("cache", Some(value)) => {
+                self.cache_bytes =
+                    value.parse().map_err(|_| format!("{value} is not a number of bytes"))?;
+            }
             ("fsname", Some(value)) => self.fsname = Some(value.to_owned()),
-            ("rw", None) => return Err("mounts are read-only: leave it out".into()),
             ("dev" | "suid", None) => {
                 return Err("device files and set-user-id programs never work on a mount".into());
             }
-            ("allow_other" | "noexec", Some(_)) => return Err("it takes no value".into()),
-            ("attr_ttl_ms" | "fsname", None) => return Err("it needs a value".into()),
+            ("allow_other" | "noexec" | "acl" | "noacl" | "ro" | "rw", Some(_)) => {
+                return Err("it takes no value".into());
+            }
+            ("attr_ttl_ms" | "cache" | "fsname" | "timeout", None) => {
+                return Err("it needs a value".into());
+            }
             (name, value) => {
                 if name == "exec" {
                     self.noexec = false;
@@ -104,10 +143,15 @@ mod tests {
     fn a_line_of_fstab_is_understood() {
         let list = "ro,_netdev,nosuid,nodev,nofail,noauto,user,x-systemd.automount,\
             x-systemd.idle-timeout=10min,comment=ours,attr_ttl_ms=250,noexec";
-        let expected = MountOptions { noexec: true, attr_ttl_ms: 250, ..MountOptions::default() };
+        let expected = MountOptions {
+            read_only: true,
+            noexec: true,
+            attr_ttl_ms: 250,
+            ..MountOptions::default()
+        };
         assert_eq!(parse(list), Ok(expected));
         assert_eq!(parse(""), Ok(MountOptions::default()));
-        assert_eq!(parse("defaults,,ro"), Ok(MountOptions::default()));
+        assert_eq!(parse("defaults,,ro,rw"), Ok(MountOptions::default()));
     }
 
     #[test]
@@ -117,10 +161,21 @@ mod tests {
     }
 
     #[test]
+    fn a_timeout_is_in_seconds_and_none_waits_for_ever() {
+        let timeout = |list| parse(list).unwrap().timeout_ms;
+        assert_eq!((timeout("timeout=5"), timeout("timeout=0")), (Some(5_000), Some(0)));
+        assert_eq!(timeout("rw,acl"), None);
+        assert_eq!(parse("cache=0").unwrap().cache_bytes, 0);
+        assert!(parse("acl").unwrap().acl && !parse("acl,noacl").unwrap().acl);
+    }
+
+    #[test]
     fn what_is_not_known_is_named_with_what_is() {
         for (list, named) in [
-            ("ro,acl", "acl"),
-            ("rw", "rw"),
+            ("ro,acls", "acls"),
+            ("acl=1", "acl=1"),
+            ("timeout=soon", "soon"),
+            ("timeout", "timeout"),
             ("suid", "suid"),
             ("attr_ttl_ms=soon", "soon"),
             ("attr_ttl_ms", "attr_ttl_ms"),

@@ -9,14 +9,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use portcullis_core::limits::READ_FRAME_LEN_BYTES;
+use portcullis_core::limits::{LEASE_MS, READ_FRAME_LEN_BYTES};
 use portcullis_core::{Attr, ChunkBuilder, Entry, EntryRef, FileKind, Handle, Status, Timestamp};
 use portcullis_transport::serve::{Counters, PeerGone};
-use portcullis_transport::{IdentitySet, Peer, ReplySink, Role, Server, Service};
+use portcullis_transport::{Body, IdentitySet, Peer, Recaller, ReplySink, Role, Server, Service};
 use portcullis_wire::message::{Failure, Statfs, Verb};
 use portcullis_wire::{Reply, Request};
 use tokio::sync::oneshot;
 
+use crate::testing::attached;
 use crate::{Address, Client, ClientOptions};
 
 pub(super) const ROOT: u64 = 0;
@@ -136,7 +137,7 @@ impl Shown {
                 Reply::Attr(attr(number, node))
             }
             Request::Readlink { handle } => Reply::Target(node(handle)?.1.content.to_vec()),
-            Request::Open { handle } => {
+            Request::Open { handle, .. } => {
                 let (number, node) = node(handle)?;
                 Reply::Opened { file: number, attr: attr(number, node) }
             }
@@ -147,11 +148,12 @@ impl Shown {
                 drop(nodes);
                 Reply::Entry(self.entry(number).ok_or(Failure::from(Status::Stale))?)
             }
-            Request::Attach => {
+            Request::Attach { watch, .. } => {
                 drop(nodes);
-                Reply::Attached { root: self.entry(ROOT).ok_or(Failure::from(Status::Stale))? }
+                attached(self.entry(ROOT).ok_or(Failure::from(Status::Stale))?, *watch)
             }
-            Request::Release { .. } => Reply::Released,
+            Request::Renew => Reply::Renewed { lease_ms: LEASE_MS as u32 },
+            Request::Release { .. } | Request::Detach => Reply::Done,
             Request::Statfs { .. } => Reply::Statfs(Statfs {
                 fragment_bytes: 4096,
                 block_bytes: 4096,
@@ -167,9 +169,7 @@ impl Shown {
             }
             Request::Getxattr { .. } => return Err(Status::NoAttribute.into()),
             Request::Listxattr { .. } => Reply::Xattr(b"user.colour\0security.selinux\0".to_vec()),
-            Request::List { .. } | Request::Read { .. } | Request::Stats => {
-                return Err(Status::NotSupported.into());
-            }
+            _ => return Err(Status::NotSupported.into()),
         })
     }
 
@@ -217,14 +217,17 @@ impl Shown {
 impl Service for Shown {
     type Session = ();
 
-    fn open_session(&self, _peer: Peer) -> Result<(), Failure> {
+    fn open_session(&self, _peer: Peer, _recaller: Recaller) -> Result<(), Failure> {
         Ok(())
     }
+
+    fn close_session(&self, _session: &Arc<()>) {}
 
     async fn serve(
         &self,
         _session: &Arc<()>,
         request: Request,
+        _body: Body,
         reply: ReplySink,
     ) -> Result<(), PeerGone> {
         *self.asked.lock().entry(request.verb()).or_default() += 1;

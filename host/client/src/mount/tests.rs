@@ -32,6 +32,7 @@ struct Mounted {
 
 impl Mounted {
     async fn with(shown: Arc<Shown>, options: MountOptions, client: ClientOptions) -> Self {
+        let client = ClientOptions { watch: true, ..client };
         let Served { client, shown, stop: gateway } = serve(shown, client).await;
         let dir = tempfile::tempdir().expect("a directory");
         let mountpoint = dir.path().to_owned();
@@ -70,7 +71,7 @@ fn is_mounted(path: &Path) -> bool {
 }
 
 /// Whether the test `name` can run here; says so where it cannot.
-fn can_mount(name: &str) -> bool {
+pub(super) fn can_mount(name: &str) -> bool {
     let device = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
     let can = rustix::process::geteuid().is_root() && device.is_ok();
     if !can {
@@ -207,7 +208,7 @@ async fn without_its_gateway_requests_fail_in_time_and_the_mount_goes_away() {
     let shown = Shown::new();
     shown.add_file(ROOT, "file", "x");
     let options = MountOptions { attr_ttl_ms: 0, ..MountOptions::default() };
-    let client = ClientOptions { request_timeout_ms: 2_000 };
+    let client = ClientOptions { request_timeout_ms: 2_000, ..ClientOptions::default() };
     let mut mounted = Mounted::with(shown, options, client).await;
     assert_eq!(mounted.on(|path| fs::read(path.join("file")).expect("read")).await, b"x");
     drop(mounted.gateway.take());

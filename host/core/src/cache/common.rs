@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use foldhash::fast::FixedState;
 
 use super::CacheConfig;
-use super::fence::Fence;
+use super::fence::{Fence, Mark};
 use super::nodes::Nodes;
 use crate::handle::Handle;
 use crate::limits::CACHE_SHARDS;
+use crate::watch::Change;
 
 /// What a directory takes beside its slots: itself, its place in the shard's tables.
 pub(super) const DIR_WEIGHT_BYTES: u32 = 256;
@@ -49,6 +50,40 @@ impl Common {
     /// The key of an object: what it stands for, whatever its id.
     pub(super) fn key(&self, handle: &Handle, part: &[u8]) -> u64 {
         self.hasher.hash_one((handle, part))
+    }
+
+    /// What a change concerns, in the fence.
+    pub(super) fn marks(&self, change: &Change) -> Vec<Mark> {
+        match change {
+            Change::Attr { handle } => vec![self.attr_mark(handle)],
+            Change::Name { dir, name } => vec![self.name_mark(dir, name), self.listing_mark(dir)],
+            Change::Names { dir } => vec![self.names_mark(dir), self.listing_mark(dir)],
+            Change::All => Vec::new(),
+        }
+    }
+
+    /// What the answer to a question about a name depends on, its attributes apart.
+    pub(super) fn name_marks(&self, dir: &Handle, name: &[u8]) -> [Mark; 2] {
+        [self.name_mark(dir, name), self.names_mark(dir)]
+    }
+
+    /// The attributes of a file.
+    pub(super) fn attr_mark(&self, handle: &Handle) -> Mark {
+        Mark(self.hasher.hash_one((b'a', handle)))
+    }
+
+    /// Whatever changes any name of a directory.
+    pub(super) fn listing_mark(&self, dir: &Handle) -> Mark {
+        Mark(self.hasher.hash_one((b'l', dir)))
+    }
+
+    fn name_mark(&self, dir: &Handle, name: &[u8]) -> Mark {
+        Mark(self.hasher.hash_one((b'n', dir, name)))
+    }
+
+    /// Whatever changes all names of a directory at once.
+    fn names_mark(&self, dir: &Handle) -> Mark {
+        Mark(self.hasher.hash_one((b'd', dir)))
     }
 
     pub(super) fn shard_of(&self, handle: &Handle) -> usize {

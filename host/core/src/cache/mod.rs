@@ -3,7 +3,8 @@
 //! Sharded by directory; each shard ([`shard`]) has one lock, under which a request looks up and,
 //! where nothing is known, joins the fill on its way or leads a new one ([`flights`]). Listings
 //! fill the cache from their chunks as these pass through. Every fill is fenced ([`fence`]): what
-//! was asked before an invalidation does not come in after it. Objects, hits and what an eviction
+//! was asked before an invalidation does not come in after it, and what leaves is decided in
+//! [`forget`]; what came of a mutation is taken in by [`learn`]. Objects, hits and what an eviction
 //! policy is told are kept by the [`ledger`]; a fill that needs room takes victims from the
 //! [`reserve`], and where that is empty chooses by itself.
 //!
@@ -17,7 +18,9 @@ mod counters;
 mod dir;
 mod fence;
 mod flights;
+mod forget;
 mod host;
+mod learn;
 mod ledger;
 mod nodes;
 mod reserve;
@@ -38,6 +41,7 @@ pub use counters::CacheCounters;
 use fence::Asked;
 pub use flights::Ticket;
 use flights::{FillKey, Role};
+pub use learn::{Learnt, MutationStamp};
 use reserve::Reserve;
 use shard::{Found, Shard};
 
@@ -193,12 +197,7 @@ impl<W> DentryCache<W> {
         let handle = *ticket.key.handle();
         let waiters = {
             let mut shard = self.shard(&handle).lock();
-            let entry_handle = match filled {
-                Filled::Entry(entry) => &entry.handle,
-                _ => &handle,
-            };
-            let late = self.common.fence.is_late(ticket.asked, &handle)
-                || self.common.fence.is_late(ticket.asked, entry_handle);
+            let late = self.is_late(&ticket, filled);
             match (&ticket.key, filled) {
                 (_, Filled::Failed | Filled::Target(_)) => {}
                 _ if late => shard.counters.fills_late += 1,
@@ -250,7 +249,7 @@ impl<W> DentryCache<W> {
         }
         {
             let mut shard = self.shard(&ticket.dir).lock();
-            if self.common.fence.is_late(ticket.asked, &ticket.dir) {
+            if self.is_listing_late(ticket) {
                 shard.counters.fills_late += 1;
                 shard.abandon_runs(&self.common, &ticket.dir, ticket.listing, true);
                 ticket.keeping = false;
@@ -286,7 +285,7 @@ impl<W> DentryCache<W> {
             if !ticket.keeping {
                 return;
             }
-            if self.common.fence.is_late(ticket.asked, &ticket.dir) {
+            if self.is_listing_late(&ticket) {
                 shard.counters.fills_late += 1;
                 shard.abandon_runs(&self.common, &ticket.dir, ticket.listing, true);
                 return;
@@ -303,36 +302,6 @@ impl<W> DentryCache<W> {
         shard.abandon_runs(&self.common, &ticket.dir, ticket.listing, false);
     }
 
-    /// Forgets all that is known of a file: its attributes wherever they are listed, and its names
-    /// if it is a directory. What was asked before does not come in any more.
-    pub fn invalidate(&self, handle: &Handle) {
-        self.common.fence.raise(handle);
-        {
-            let mut shard = self.shard(handle).lock();
-            if let Some(number) = shard.dir_number(&self.common, handle) {
-                shard.forget_dir(&self.common, number);
-            }
-        }
-        for place in self.common.nodes.candidates(self.common.hash(handle.as_bytes())) {
-            let mut shard = self.shards[place.shard as usize].lock();
-            shard.forget_place(&self.common, place, handle);
-        }
-    }
-
-    /// Forgets what is known of one name of a directory.
-    pub fn invalidate_name(&self, dir: &Handle, name: &[u8]) {
-        self.common.fence.raise(dir);
-        self.shard(dir).lock().forget_name(&self.common, dir, name);
-    }
-
-    /// Forgets everything: the session through which it was learnt is lost.
-    pub fn invalidate_all(&self) {
-        self.common.fence.raise_all();
-        for shard in &self.shards {
-            shard.lock().forget_all(&self.common);
-        }
-    }
-
     fn shard(&self, handle: &Handle) -> &Mutex<Shard<W>> {
         &self.shards[self.common.shard_of(handle)]
     }
@@ -345,11 +314,32 @@ impl<W> DentryCache<W> {
         })
     }
 
+    /// Whether something that the flight brought was invalidated after it was asked for.
+    fn is_late(&self, ticket: &Ticket, filled: &Filled) -> bool {
+        let Common { fence, .. } = &self.common;
+        let late = match &ticket.key {
+            FillKey::Lookup(dir, name) => {
+                fence.is_late(ticket.asked, &self.common.name_marks(dir, name))
+            }
+            FillKey::Getattr(handle) | FillKey::Readlink(handle) => {
+                fence.is_late(ticket.asked, &[self.common.attr_mark(handle)])
+            }
+        };
+        late || matches!(filled, Filled::Entry(entry)
+            if fence.is_late(ticket.asked, &[self.common.attr_mark(&entry.handle)]))
+    }
+
+    fn is_listing_late(&self, ticket: &ListingTicket) -> bool {
+        self.common.fence.is_late(ticket.asked, &[self.common.listing_mark(&ticket.dir)])
+    }
+
     /// Entries of `chunk` whose attributes were invalidated after it was asked for, a bit each.
     fn late_entries(&self, asked: Asked, chunk: &Chunk) -> u128 {
         (0..chunk.count()).fold(0, |late, entry| {
-            let is_late = Handle::new(chunk.handle_bytes(entry))
-                .is_none_or(|handle| self.common.fence.is_late(asked, &handle));
+            let is_late = Handle::new(chunk.handle_bytes(entry)).is_none_or(|handle| {
+                let mark = self.common.attr_mark(&handle);
+                self.common.fence.is_late(asked, &[mark])
+            });
             late | u128::from(is_late) << entry
         })
     }

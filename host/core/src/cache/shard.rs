@@ -64,6 +64,11 @@ impl<W> Shard<W> {
         self.by_handle.find(hash, |&number| self.handle_of(number) == Some(handle)).copied()
     }
 
+    /// One more than the highest number of a directory.
+    pub(super) fn dir_numbers(&self) -> u32 {
+        self.dirs.len() as u32
+    }
+
     pub(super) fn dir(&self, number: u32) -> Option<&Dir> {
         self.dirs.get(number as usize)?.as_deref()
     }
@@ -175,17 +180,36 @@ impl<W> Shard<W> {
         name: &[u8],
         entry: &Entry,
     ) {
-        let mut builder = ChunkBuilder::default();
-        if !builder.push(&entry.as_ref(name, 0)) {
-            return;
-        }
-        let Some(chunk) = builder.finish(0) else { return };
         let Some(number) = self.dir_or_new(common, dir) else { return };
-        if self.displace(common, now_ms, number, name, Some(&entry.handle)) {
-            return;
+        if !self.displace(common, now_ms, number, name, Some(&entry.handle)) {
+            self.put_single(common, now_ms, number, name, entry);
         }
-        let key = common.key(dir, name);
-        self.insert_slot(common, now_ms, number, Content::Single(chunk), key, Class::Asked);
+    }
+
+    /// Puts an entry where nothing is cached of its name; answers its slot. Where it cannot be kept,
+    /// its name must not count as absent.
+    pub(super) fn put_single(
+        &mut self,
+        common: &Common,
+        now_ms: u64,
+        number: u32,
+        name: &[u8],
+        entry: &Entry,
+    ) -> Option<u32> {
+        let mut builder = ChunkBuilder::default();
+        let pushed = builder.push(&entry.as_ref(name, 0));
+        let chunk = if pushed { builder.finish(0) } else { None };
+        let key = common.key(&self.dir(number)?.handle, name);
+        let slot = chunk.and_then(|chunk| {
+            self.insert_slot(common, now_ms, number, Content::Single(chunk), key, Class::Asked)
+        });
+        if slot.is_none()
+            && let Some(dir) = self.dir_mut(number)
+        {
+            dir.complete = false;
+            self.drop_if_vacant(common, number);
+        }
+        slot
     }
 
     /// Caches that a name is absent.
@@ -232,9 +256,8 @@ impl<W> Shard<W> {
         name: &[u8],
         handle: Option<&Handle>,
     ) -> bool {
-        let hash = common.hash(name);
         let Some(dir) = self.dir_mut(number) else { return true };
-        let Some(pos) = dir.find(hash, name) else {
+        let Some(pos) = dir.find(common.hash(name), name) else {
             if handle.is_none() && dir.complete && common.is_fresh(now_ms, dir.completed_at_ms) {
                 return true;
             }
@@ -245,28 +268,40 @@ impl<W> Shard<W> {
             }
             return false;
         };
-        let Some(slot) = dir.slot_mut(pos.slot()) else { return true };
-        if matches!(slot.content, Content::Run(_)) {
-            let fresh = common.is_fresh(now_ms, slot.filled_at_ms);
-            let same = slot.entry(pos).is_some_and(|entry| Some(&entry.handle) == handle);
-            if same && fresh {
+        let Some(slot) = dir.slot(pos.slot()) else { return true };
+        if matches!(slot.content, Content::Run(_)) && common.is_fresh(now_ms, slot.filled_at_ms) {
+            let listed = slot.entry(pos).map(|entry| entry.handle);
+            if handle.is_some() && listed.as_ref() == handle {
                 return true;
             }
-            slot.stale |= slot.bit(pos);
+        }
+        self.clear_name(common, number, name);
+        false
+    }
+
+    /// Takes away what is cached of a name, so that something newer can take its place. What is
+    /// known of other names stays; the order of the listing does not.
+    pub(super) fn clear_name(&mut self, common: &Common, number: u32, name: &[u8]) {
+        let hash = common.hash(name);
+        let Some(dir) = self.dir_mut(number) else { return };
+        dir.ordered = false;
+        let Some(pos) = dir.find(hash, name) else { return };
+        let Some(slot) = dir.slot_mut(pos.slot()) else { return };
+        if matches!(slot.content, Content::Run(_)) {
+            slot.gone |= slot.bit(pos);
             dir.unindex(hash, pos);
-            dir.complete = false;
-            dir.ordered = false;
             // A listing that is still filling cannot become complete: it lacks this name now.
             dir.runs_lost = true;
-        } else {
-            // Keep the directory while its slot is exchanged.
-            dir.filling |= KEEP;
-            self.remove_slot(common, number, pos.slot(), Removal::Invalidated);
-            if let Some(dir) = self.dir_mut(number) {
-                dir.filling &= !KEEP;
-            }
+            return;
         }
-        false
+        // Keep the directory while its slot is exchanged.
+        let complete = dir.complete;
+        dir.filling |= KEEP;
+        self.remove_slot(common, number, pos.slot(), Removal::Invalidated);
+        if let Some(dir) = self.dir_mut(number) {
+            dir.filling &= !KEEP;
+            dir.complete = complete;
+        }
     }
 
     /// Caches a run of a listing as it passes. `first` clears what an earlier listing left.
@@ -317,7 +352,7 @@ impl<W> Shard<W> {
         true
     }
 
-    fn begin_runs(&mut self, common: &Common, number: u32, listing: u64) {
+    pub(super) fn begin_runs(&mut self, common: &Common, number: u32, listing: u64) {
         let Some(dir) = self.dir_mut(number) else { return };
         dir.filling = listing;
         dir.complete = false;
@@ -390,67 +425,12 @@ impl<W> Shard<W> {
         self.drop_if_vacant(common, number);
     }
 
-    /// Forgets all that is cached of a directory or file under its own handle.
-    pub(super) fn forget_dir(&mut self, common: &Common, number: u32) {
-        let Some(dir) = self.dir_mut(number) else { return };
-        dir.filling = KEEP;
-        for slot in 0..dir.slots.len() as u32 {
-            self.remove_slot(common, number, slot, Removal::Invalidated);
-        }
-        if let Some(dir) = self.dir_mut(number) {
-            dir.filling = 0;
-        }
-        self.drop_if_vacant(common, number);
-    }
-
-    /// Forgets everything.
-    pub(super) fn forget_all(&mut self, common: &Common) {
-        for number in 0..self.dirs.len() as u32 {
-            self.forget_dir(common, number);
-        }
-    }
-
-    /// Forgets what is known of one name; the listing is then neither complete nor ordered.
-    pub(super) fn forget_name(&mut self, common: &Common, dir: &Handle, name: &[u8]) {
-        let Some(number) = self.dir_number(common, dir) else { return };
-        let hash = common.hash(name);
-        let Some(dir) = self.dir_mut(number) else { return };
-        dir.complete = false;
-        dir.ordered = false;
-        dir.filling = 0;
-        if let Some(pos) = dir.find(hash, name)
-            && let Some(slot) = dir.slot_mut(pos.slot())
-        {
-            if matches!(slot.content, Content::Run(_)) {
-                slot.gone |= slot.bit(pos);
-                dir.unindex(hash, pos);
-            } else {
-                self.remove_slot(common, number, pos.slot(), Removal::Invalidated);
-            }
-        }
-        self.drop_if_vacant(common, number);
-    }
-
-    /// Marks the attributes at a place as no longer true, if it is of `handle`.
-    pub(super) fn forget_place(&mut self, common: &Common, place: Place, handle: &Handle) {
-        let Some(dir) = self.dir_mut(place.dir) else { return };
-        let Some(slot) = dir.slot_mut(place.pos.slot()) else { return };
-        if slot.entry_if_there(place.pos).is_none_or(|entry| entry.handle != *handle) {
-            return;
-        }
-        if matches!(slot.content, Content::Run(_)) {
-            slot.stale |= slot.bit(place.pos);
-        } else {
-            self.remove_slot(common, place.dir, place.pos.slot(), Removal::Invalidated);
-        }
-    }
-
     /// Evicts an object.
     pub(super) fn evict(&mut self, common: &Common, site: Site) {
         self.remove_slot(common, site.dir, site.slot, Removal::Evicted);
     }
 
-    fn dir_or_new(&mut self, common: &Common, handle: &Handle) -> Option<u32> {
+    pub(super) fn dir_or_new(&mut self, common: &Common, handle: &Handle) -> Option<u32> {
         if let Some(number) = self.dir_number(common, handle) {
             return Some(number);
         }
@@ -473,7 +453,7 @@ impl<W> Shard<W> {
         Some(number)
     }
 
-    fn drop_if_vacant(&mut self, common: &Common, number: u32) {
+    pub(super) fn drop_if_vacant(&mut self, common: &Common, number: u32) {
         let Some(dir) = self.dir(number) else { return };
         if !dir.is_vacant() {
             return;
@@ -488,7 +468,7 @@ impl<W> Shard<W> {
         common.refund(DIR_WEIGHT_BYTES);
     }
 
-    fn insert_slot(
+    pub(super) fn insert_slot(
         &mut self,
         common: &Common,
         now_ms: u64,
@@ -534,7 +514,13 @@ impl<W> Shard<W> {
         Some(slot_number)
     }
 
-    fn remove_slot(&mut self, common: &Common, number: u32, slot_number: u32, reason: Removal) {
+    pub(super) fn remove_slot(
+        &mut self,
+        common: &Common,
+        number: u32,
+        slot_number: u32,
+        reason: Removal,
+    ) {
         let Some(dir) = self.dirs.get_mut(number as usize).and_then(Option::as_deref_mut) else {
             return;
         };
@@ -557,10 +543,14 @@ impl<W> Shard<W> {
             Content::Own(_) => dir.own = None,
             Content::Empty => {}
         }
-        if matches!(slot.content, Content::Run(_) | Content::Empty) {
-            dir.complete = false;
-            dir.ordered = false;
-            dir.runs_lost = true;
+        match slot.content {
+            Content::Run(_) | Content::Empty => {
+                dir.complete = false;
+                dir.ordered = false;
+                dir.runs_lost = true;
+            }
+            Content::Single(_) => dir.complete = false,
+            Content::Negative(_) | Content::Own(_) => {}
         }
         self.ledger.remove(slot.object, reason);
         self.counters.entries -= entries as u64;
@@ -578,4 +568,4 @@ impl<W> Shard<W> {
 }
 
 /// A bit in `Dir::filling` that no listing has: the directory is kept while it changes.
-const KEEP: u64 = 1 << 63;
+pub(super) const KEEP: u64 = 1 << 63;

@@ -6,13 +6,19 @@ use super::*;
 use crate::chunk::ChunkBuilder;
 use crate::eviction::{Event, EvictionHost, ObjectId};
 use crate::testing::{attr, entry, entry_ref, handle};
+use crate::watch::Change;
 
-fn cache(capacity_bytes: u64) -> DentryCache<u32> {
+pub(super) fn cache(capacity_bytes: u64) -> DentryCache<u32> {
     DentryCache::new(CacheConfig { capacity_bytes, max_age_ms: 1_000, seed: 7 })
 }
 
 /// Lists `dir` into the cache with these names, each for a file of its own number.
-fn fill_listing(cache: &DentryCache<u32>, now_ms: u64, dir: &Handle, names: &[(String, u64)]) {
+pub(super) fn fill_listing(
+    cache: &DentryCache<u32>,
+    now_ms: u64,
+    dir: &Handle,
+    names: &[(String, u64)],
+) {
     let mut ticket = cache.begin_listing(dir);
     let mut builder = ChunkBuilder::default();
     for (name, number) in names {
@@ -29,18 +35,18 @@ fn fill_listing(cache: &DentryCache<u32>, now_ms: u64, dir: &Handle, names: &[(S
     cache.finish_listing(now_ms, ticket, true);
 }
 
-fn names(range: std::ops::Range<u64>) -> Vec<(String, u64)> {
+pub(super) fn names(range: std::ops::Range<u64>) -> Vec<(String, u64)> {
     range.map(|number| (format!("name-{number}"), number)).collect()
 }
 
-fn lead<T: std::fmt::Debug>(answer: Answer<T>) -> Ticket {
+pub(super) fn lead<T: std::fmt::Debug>(answer: Answer<T>) -> Ticket {
     match answer {
         Answer::Lead(ticket) => ticket,
         other => panic!("a miss that leads was expected, not {other:?}"),
     }
 }
 
-fn listed(cache: &DentryCache<u32>, now_ms: u64, dir: &Handle) -> Option<Vec<String>> {
+pub(super) fn listed(cache: &DentryCache<u32>, now_ms: u64, dir: &Handle) -> Option<Vec<String>> {
     let chunks = cache.list(now_ms, dir)?;
     let names = chunks.iter().flat_map(|chunk| {
         chunk.entries().map(|entry| String::from_utf8_lossy(entry.name).into_owned())
@@ -231,7 +237,14 @@ fn random_operations_never_contradict_the_model() {
                     } else {
                         files.remove(&name);
                     }
-                    cache.invalidate_name(&dir, name.as_bytes());
+                    let changes = [Change::Name { dir, name: name.clone().into_bytes() }];
+                    if random.bool() {
+                        cache.forget(&changes);
+                    } else {
+                        let stamp = cache.begin_mutation();
+                        let learnt = learnt(&dir, &name, files.get(&name).copied());
+                        cache.learn(step / 10, stamp, &changes, &[learnt]);
+                    }
                 }
                 3 => {
                     let listed = listed(&cache, step / 10, &dir);
@@ -263,6 +276,133 @@ fn random_operations_never_contradict_the_model() {
         let CacheCounters { used_bytes, entries, directories, objects, .. } = cache.counters();
         assert_eq!((used_bytes, entries, directories, objects), (0, 0, 0, 0), "seed {seed}");
     }
+}
+
+fn learnt(dir: &Handle, name: &str, file: Option<u64>) -> Learnt {
+    let (dir, name) = (*dir, name.as_bytes().to_vec());
+    match file {
+        Some(file) => Learnt::Entry { dir, name, entry: entry(file) },
+        None => Learnt::Absent { dir, name },
+    }
+}
+
+/// A question or a mutation that the brick has answered and whose answer is on its way.
+enum UnderWay {
+    Lookup(Ticket, Filled),
+    Listing(ListingTicket, Vec<(String, u64)>),
+    Mutation { stamp: MutationStamp, changes: Vec<Change>, learnt: Learnt, state: usize },
+    Told { changes: Vec<Change>, state: usize },
+}
+
+/// Questions, mutations of this tier and changes of others in any order, answered late and out of
+/// order. The model is every state that a name ever had; what counts is that no answer is older than
+/// the last change of that name that was acknowledged: a mutation answered, a change told.
+#[test]
+fn answers_that_come_late_and_in_any_order_bring_nothing_back() {
+    for seed in 0..60 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let cache = cache(if seed % 2 == 0 { 1 << 26 } else { CACHE_BYTES_MIN });
+        let dir = handle(1_000_000);
+        let mut history: BTreeMap<String, Vec<Option<u64>>> =
+            (0..12).map(|name| (format!("name-{name}"), vec![None])).collect();
+        let mut floor: HashMap<String, usize> = HashMap::new();
+        let mut under_way: Vec<UnderWay> = Vec::new();
+        let (mut hits, mut proven) = (0, 0);
+        cache.learn(0, cache.begin_mutation(), &[], &[Learnt::EmptyDir { dir }]);
+        for step in 0..4_000_u64 {
+            let name = format!("name-{}", random.u64(0..12));
+            let least = floor.get(&name).copied().unwrap_or(0);
+            match random.u8(0..12) {
+                // Applied at the brick; the answer, or the telling, is on its way.
+                kind @ 0..=2 => {
+                    let stamp = cache.begin_mutation();
+                    let states = history.get_mut(&name).expect("a name");
+                    let file = random.bool().then_some(step);
+                    states.push(file);
+                    let state = states.len() - 1;
+                    let changes = vec![Change::Name { dir, name: name.clone().into_bytes() }];
+                    under_way.push(if kind == 0 {
+                        UnderWay::Told { changes, state }
+                    } else {
+                        let learnt = learnt(&dir, &name, file);
+                        UnderWay::Mutation { stamp, changes, learnt, state }
+                    });
+                }
+                3 if under_way.len() < 8 => {
+                    let now = |(name, states): (&String, &Vec<Option<u64>>)| {
+                        states.last().copied().flatten().map(|file| (name.clone(), file))
+                    };
+                    let names = history.iter().filter_map(now).collect();
+                    under_way.push(UnderWay::Listing(cache.begin_listing(&dir), names));
+                }
+                4..=7 if !under_way.is_empty() => {
+                    let at = random.usize(0..under_way.len());
+                    let acknowledged = match under_way.swap_remove(at) {
+                        UnderWay::Lookup(ticket, filled) => {
+                            cache.fill(0, ticket, &filled);
+                            None
+                        }
+                        UnderWay::Listing(ticket, names) => {
+                            fill_asked(&cache, ticket, &names);
+                            None
+                        }
+                        UnderWay::Told { changes, state } => {
+                            cache.forget(&changes);
+                            Some((changes, state))
+                        }
+                        UnderWay::Mutation { stamp, changes, learnt, state } => {
+                            cache.learn(0, stamp, &changes, &[learnt]);
+                            Some((changes, state))
+                        }
+                    };
+                    if let Some((changes, state)) = acknowledged
+                        && let [Change::Name { name, .. }] = &changes[..]
+                    {
+                        let name = String::from_utf8_lossy(name).into_owned();
+                        let least = floor.entry(name).or_default();
+                        *least = state.max(*least);
+                    }
+                }
+                _ => {
+                    let states = &history[&name];
+                    let allowed = |told: Option<u64>| states[least..].contains(&told);
+                    match cache.lookup(0, &dir, name.as_bytes(), || 0) {
+                        Answer::Hit(found) => {
+                            hits += 1;
+                            assert!(
+                                allowed(Some(found.attr.expect("attributes").ino)),
+                                "{seed} {step}"
+                            );
+                        }
+                        Answer::Negative => {
+                            proven += 1;
+                            assert!(allowed(None), "seed {seed} step {step}: {name} is not absent");
+                        }
+                        Answer::Lead(ticket) => {
+                            let now = states.last().copied().flatten();
+                            let filled =
+                                now.map_or(Filled::Absent, |file| Filled::Entry(entry(file)));
+                            under_way.push(UnderWay::Lookup(ticket, filled));
+                        }
+                        Answer::Joined | Answer::Busy => {}
+                    }
+                }
+            }
+        }
+        assert!(hits > 50 && proven > 50, "seed {seed}: the cache hardly answers: {hits} {proven}");
+    }
+}
+
+/// Ends a listing that was asked for earlier and brings these names.
+fn fill_asked(cache: &DentryCache<u32>, mut ticket: ListingTicket, names: &[(String, u64)]) {
+    let mut builder = ChunkBuilder::default();
+    for (name, number) in names {
+        assert!(builder.push(&entry_ref(name.as_bytes(), *number)));
+    }
+    if let Some(chunk) = builder.finish(0) {
+        cache.fill_chunk(0, &mut ticket, &chunk);
+    }
+    cache.finish_listing(0, ticket, true);
 }
 
 /// Follows the events as a policy would and checks that they make sense.

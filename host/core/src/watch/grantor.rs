@@ -5,19 +5,19 @@
 //! acknowledgements and renewals, and calls [`Grantor::expire`] at least every few hundred
 //! milliseconds. Waiters are handed back when their round is over; the caller wakes them.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
 use super::change::{Change, Keys};
 use super::recent::Recent;
-use super::rounds::Rounds;
+use super::rounds::{RoundId, Rounds};
 use super::session::{Session, Tell};
 use super::watched::Watched;
 use crate::handle::Handle;
-use crate::limits::LEASE_HELD_MS;
+use crate::limits::{LEASE_HELD_MS, LEASE_MARGIN_MS};
 
 /// Names a session within its tier; never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,7 +32,8 @@ pub struct Reading(u64);
 pub enum Round {
     /// Nobody has to be told.
     Over,
-    /// These sessions have something to be told; the waiter comes back when all acknowledged.
+    /// These sessions have something to be told; the waiter comes back when all acknowledged, and
+    /// when the leases of an earlier life are over ([`Grantor::wait_for_earlier_life`]).
     UnderWay(Vec<SessionId>),
 }
 
@@ -42,14 +43,24 @@ pub struct Grantor<W> {
     keys: Keys,
     recent: Recent,
     watches: Arc<AtomicUsize>,
+    /// No lease that was given reaches further.
+    bound_ms: AtomicU64,
     table: Mutex<Table<W>>,
 }
 
 #[derive(Debug)]
 struct Table<W> {
-    sessions: HashMap<SessionId, Session>,
+    sessions: BTreeMap<SessionId, Session>,
+    earlier: Option<Earlier>,
     rounds: Rounds<W>,
     last_session: u64,
+}
+
+/// Sessions of an earlier life, of which nothing else is known.
+#[derive(Debug)]
+struct Earlier {
+    held_until_ms: u64,
+    waiting: Vec<RoundId>,
 }
 
 impl<W> Grantor<W> {
@@ -60,12 +71,28 @@ impl<W> Grantor<W> {
             keys: Keys::new(seed),
             recent: Recent::default(),
             watches: Arc::default(),
+            bound_ms: AtomicU64::new(u64::MAX),
             table: Mutex::new(Table {
-                sessions: HashMap::new(),
+                sessions: BTreeMap::new(),
+                earlier: None,
                 rounds: Rounds::new(),
                 last_session,
             }),
         }
+    }
+
+    /// There may be sessions of an earlier life of this tier whose leases are not over: all changes
+    /// wait until they are. Call it before the first one.
+    pub fn wait_for_earlier_life(&self, now_ms: u64) {
+        let held_until_ms = now_ms + LEASE_HELD_MS;
+        self.table.lock().earlier = Some(Earlier { held_until_ms, waiting: Vec::new() });
+    }
+
+    /// No lease that this tier gave, or gives before the next call, reaches beyond `until_ms`: that
+    /// is where its own lease ends, if it has one. A session that owes an acknowledgement is not
+    /// waited for longer, so that this tier keeps its own session when one of its clients is gone.
+    pub fn bound_leases(&self, until_ms: u64) {
+        self.bound_ms.store(until_ms, Ordering::SeqCst);
     }
 
     /// Begins a session; its lease is held from now on.
@@ -125,7 +152,7 @@ impl<W> Grantor<W> {
         let keys: Vec<_> = changes.iter().map(|change| self.keys.of(change)).collect();
         keys.iter().for_each(|key| self.recent.enter(*key));
         let mut table = self.table.lock();
-        let Table { sessions, rounds, .. } = &mut *table;
+        let Table { sessions, earlier, rounds, .. } = &mut *table;
         let round = rounds.next_id();
         let mut told = Vec::new();
         for (&id, session) in sessions.iter_mut().filter(|(id, _)| Some(**id) != origin) {
@@ -133,7 +160,10 @@ impl<W> Grantor<W> {
             let mut concerned = false;
             for (change, key) in changes.iter().zip(&keys) {
                 if let Some(change) = watched.tell(*key, change) {
-                    session.queue(change);
+                    session.queue(change, *key);
+                    concerned = true;
+                } else if session.owes_of(*key) {
+                    // Told before, which used up the watch, and perhaps not forgotten yet.
                     concerned = true;
                 }
             }
@@ -142,10 +172,12 @@ impl<W> Grantor<W> {
                 told.push(id);
             }
         }
-        if told.is_empty() {
+        let unknown = earlier.as_mut().map(|earlier| earlier.waiting.push(round));
+        let waits_for = told.len() + usize::from(unknown.is_some());
+        if waits_for == 0 {
             return Round::Over;
         }
-        rounds.begin(round, told.len(), waiter());
+        rounds.begin(round, waits_for, waiter());
         Round::UnderWay(told)
     }
 
@@ -170,12 +202,13 @@ impl<W> Grantor<W> {
         let mut table = self.table.lock();
         let Table { sessions, rounds, .. } = &mut *table;
         let session = sessions.get_mut(&id)?;
-        session.held_until_ms = session.held_until_ms.max(now_ms + LEASE_HELD_MS);
+        let until_ms = now_ms + LEASE_HELD_MS;
         if !session.owes() {
+            session.hold(until_ms);
             return Some(Round::Over);
         }
         let round = rounds.next_id();
-        session.wait(round);
+        session.wait_to_renew(round, until_ms);
         rounds.begin(round, 1, waiter());
         Some(Round::UnderWay(vec![id]))
     }
@@ -193,15 +226,19 @@ impl<W> Grantor<W> {
     /// wait for them any longer.
     pub fn expire(&self, now_ms: u64) -> (Vec<SessionId>, Vec<W>) {
         let mut table = self.table.lock();
-        let Table { sessions, rounds, .. } = &mut *table;
-        let is_over = |session: &Session| session.held_until_ms <= now_ms;
-        let mut over: Vec<SessionId> =
+        let Table { sessions, earlier, rounds, .. } = &mut *table;
+        let bound_ms = self.bound_ms.load(Ordering::SeqCst).saturating_add(LEASE_MARGIN_MS);
+        let is_over = |session: &Session| {
+            session.held_until_ms <= now_ms || session.owes() && bound_ms <= now_ms
+        };
+        let over: Vec<SessionId> =
             sessions.iter().filter(|(_, s)| is_over(s)).map(|(&id, _)| id).collect();
-        over.sort_unstable();
         let gone = over.iter().filter_map(|id| sessions.remove(id));
-        let waiting = gone.flat_map(Session::into_waiting);
-        let waiters = waiting.collect::<Vec<_>>();
-        let waiters = waiters.into_iter().filter_map(|round| rounds.release(round)).collect();
+        let mut waiting: Vec<RoundId> = gone.flat_map(Session::into_waiting).collect();
+        if let Some(earlier) = earlier.take_if(|earlier| earlier.held_until_ms <= now_ms) {
+            waiting.extend(earlier.waiting);
+        }
+        let waiters = waiting.into_iter().filter_map(|round| rounds.release(round)).collect();
         (over, waiters)
     }
 }

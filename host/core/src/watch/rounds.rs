@@ -24,7 +24,7 @@ impl<W> Rounds<W> {
         RoundId(self.next)
     }
 
-    /// Begins a round that waits for `sessions` sessions, one at least.
+    /// Begins a round that waits for `sessions` sessions or others, one at least.
     pub(super) fn begin(&mut self, id: RoundId, sessions: usize, waiter: W) {
         debug_assert!(sessions > 0);
         self.under_way.insert(id, (sessions, waiter));

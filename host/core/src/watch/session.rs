@@ -1,10 +1,10 @@
 //! One session as the answering side keeps it: what waits to be told, what is told and not yet
 //! acknowledged, and how long its lease is held.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use super::change::Change;
+use super::change::{Change, Key};
 use super::rounds::RoundId;
 use super::watched::Watched;
 use crate::limits::{CHANGES_QUEUED_MAX, CHANGES_TOLD_MAX, TELLS_IN_FLIGHT_MAX};
@@ -30,8 +30,22 @@ pub(super) struct Session {
     /// Changes queued so far, and how many of them are acknowledged.
     queued: u64,
     acknowledged: u64,
-    /// Rounds that wait until so many are acknowledged, in order.
-    waiting: VecDeque<(u64, RoundId)>,
+    /// What is told and not acknowledged: what each change concerned, and the last of each.
+    owed: VecDeque<(u64, Key)>,
+    owed_last: HashMap<Key, u64>,
+    /// Everything is told with this change.
+    owed_all: u64,
+    /// What waits for acknowledgements, in order.
+    waiting: VecDeque<Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    /// How many changes have to be acknowledged.
+    up_to: u64,
+    round: RoundId,
+    /// Of a renewal: until when the lease is held once it is answered.
+    renews_until_ms: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -52,20 +66,37 @@ impl Session {
             next_tell: 1,
             queued: 0,
             acknowledged: 0,
+            owed: VecDeque::new(),
+            owed_last: HashMap::new(),
+            owed_all: 0,
             waiting: VecDeque::new(),
         }
     }
 
-    /// Queues a change. Too many at once become one: everything.
-    pub(super) fn queue(&mut self, change: Change) {
+    /// Queues a change that concerns `key`. Too many at once become one: everything.
+    pub(super) fn queue(&mut self, change: Change, key: Option<Key>) {
         self.queued += 1;
         if self.queue.len() >= CHANGES_QUEUED_MAX || change == Change::All {
             self.queue.clear();
             self.queue.push(Change::All);
             self.watched.clear();
-        } else if self.queue.first() != Some(&Change::All) {
+            self.owed_all = self.queued;
+            self.owed.clear();
+            self.owed_last.clear();
+        } else if self.queue.first() == Some(&Change::All) {
+            self.owed_all = self.queued;
+        } else if let Some(key) = key {
             self.queue.push(change);
+            self.owed.push_back((self.queued, key));
+            self.owed_last.insert(key, self.queued);
         }
+    }
+
+    /// Whether what `key` stands for was told and is not acknowledged: the session does not watch it
+    /// any more, and may know it still.
+    pub(super) fn owes_of(&self, key: Option<Key>) -> bool {
+        let owes_it = |key| self.owed_last.contains_key(&key);
+        self.owes() && (self.owed_all > self.acknowledged || key.is_none_or(owes_it))
     }
 
     /// Whether something is queued or not acknowledged.
@@ -75,7 +106,22 @@ impl Session {
 
     /// Lets a round wait until all that is queued now is acknowledged.
     pub(super) fn wait(&mut self, round: RoundId) {
-        self.waiting.push_back((self.queued, round));
+        self.push(round, None);
+    }
+
+    /// As [`Session::wait`], for a renewal: the lease is held until `until_ms` from then on, and not
+    /// earlier, or a session that renews but never acknowledges would be waited for without end.
+    pub(super) fn wait_to_renew(&mut self, round: RoundId, until_ms: u64) {
+        self.push(round, Some(until_ms));
+    }
+
+    fn push(&mut self, round: RoundId, renews_until_ms: Option<u64>) {
+        self.waiting.push_back(Waiting { up_to: self.queued, round, renews_until_ms });
+    }
+
+    /// The lease is held until then at least.
+    pub(super) fn hold(&mut self, until_ms: u64) {
+        self.held_until_ms = self.held_until_ms.max(until_ms);
     }
 
     /// The next message, unless nothing is queued or enough are under way.
@@ -101,15 +147,22 @@ impl Session {
         while let Some(tell) = self.in_flight.pop_front_if(|tell| tell.acknowledged) {
             self.acknowledged = tell.up_to;
         }
+        let acknowledged = self.acknowledged;
+        while let Some((number, key)) = self.owed.pop_front_if(|(n, _)| *n <= acknowledged) {
+            if self.owed_last.get(&key) == Some(&number) {
+                self.owed_last.remove(&key);
+            }
+        }
         let mut over = Vec::new();
-        while let Some((_, round)) = self.waiting.pop_front_if(|(n, _)| *n <= self.acknowledged) {
-            over.push(round);
+        while let Some(waiting) = self.waiting.pop_front_if(|w| w.up_to <= self.acknowledged) {
+            self.hold(waiting.renews_until_ms.unwrap_or(0));
+            over.push(waiting.round);
         }
         over
     }
 
     /// All rounds that wait for this session, which is over.
     pub(super) fn into_waiting(self) -> impl Iterator<Item = RoundId> {
-        self.waiting.into_iter().map(|(_, round)| round)
+        self.waiting.into_iter().map(|waiting| waiting.round)
     }
 }

@@ -4,7 +4,11 @@
 //! until it asks again, which registers anew. A watch on names stays, since a session that is told
 //! of one name keeps the others; after [`NAMES_TOLD_MAX`] names it is told to forget them all.
 //! Beyond the limit of all sessions together a session watches everything: it is told more than it
-//! needs to hear, and nothing is lost.
+//! needs to hear, and nothing is lost, until it is told once to forget all it knows.
+//!
+//! A watch may be used up while the answer that registered it is still on its way. That loses
+//! nothing: what used it up is told after the answer was asked for, so the answer is late where it
+//! arrives ([`DentryCache::fill`](crate::cache::DentryCache::fill)).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -26,6 +30,8 @@ pub struct Watched {
     keys: Keys,
     parts: [Mutex<Part>; PARTS],
     everything: AtomicBool,
+    /// Held while `everything` changes and the watches are emptied, which belong together.
+    emptying: Mutex<()>,
     /// Watches of all sessions of the tier.
     all: Arc<AtomicUsize>,
 }
@@ -53,7 +59,13 @@ impl Hasher for AsItIs {
 
 impl Watched {
     pub(super) fn new(keys: Keys, all: Arc<AtomicUsize>) -> Self {
-        Self { keys, parts: Default::default(), everything: AtomicBool::new(false), all }
+        Self {
+            keys,
+            parts: Default::default(),
+            everything: AtomicBool::default(),
+            emptying: Mutex::default(),
+            all,
+        }
     }
 
     /// From now on this session is told when attributes or content of `handle` change.
@@ -70,21 +82,26 @@ impl Watched {
         if self.everything.load(Ordering::SeqCst) {
             return;
         }
-        let new = self.part(key).lock().insert(key.0, 0).is_none();
-        if new && self.all.fetch_add(1, Ordering::Relaxed) >= WATCHES_MAX {
+        let mut part = self.part(key).lock();
+        // Counted under the lock, or a removal could be counted first.
+        let new = part.insert(key.0, 0).is_none();
+        let full = new && self.all.fetch_add(1, Ordering::Relaxed) >= WATCHES_MAX;
+        drop(part);
+        if full {
+            let _emptying = self.emptying.lock();
             self.everything.store(true, Ordering::SeqCst);
-            self.clear();
+            self.empty();
         }
     }
 
     /// What this session is to be told of a change that concerns `key`.
     pub(super) fn tell(&self, key: Option<Key>, change: &Change) -> Option<Change> {
         let Some(key) = key else { return Some(change.clone()) };
-        if self.everything.load(Ordering::SeqCst) {
-            return Some(change.clone());
-        }
         let mut part = self.part(key).lock();
-        let told = part.get_mut(&key.0)?;
+        let Some(told) = part.get_mut(&key.0) else {
+            // Looked at after the watches, which may just have been given up for it.
+            return self.everything.load(Ordering::SeqCst).then(|| change.clone());
+        };
         *told += 1;
         let (told, used_up) = match change {
             Change::Name { dir, .. } if *told >= NAMES_TOLD_MAX => {
@@ -106,8 +123,14 @@ impl Watched {
         (!self.everything.load(Ordering::SeqCst)).then(count)
     }
 
-    /// Forgets all watches: the session was told that everything changed.
+    /// Forgets all watches: the session is being told that everything changed.
     pub(super) fn clear(&self) {
+        let _emptying = self.emptying.lock();
+        self.everything.store(false, Ordering::SeqCst);
+        self.empty();
+    }
+
+    fn empty(&self) {
         for part in &self.parts {
             let gone = std::mem::take(&mut *part.lock()).len();
             self.all.fetch_sub(gone, Ordering::Relaxed);
@@ -121,7 +144,7 @@ impl Watched {
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        self.clear();
+        self.empty();
     }
 }
 
@@ -168,8 +191,38 @@ mod tests {
         assert_eq!((watched.count(), all.load(Ordering::Relaxed)), (None, WATCHES_MAX - 1));
         let other = Change::Attr { handle: handle(3) };
         assert_eq!(tell(&watched, other.clone()), Some(other.clone()));
-        assert_eq!(tell(&watched, other.clone()), Some(other), "nothing is used up");
+        assert_eq!(tell(&watched, other.clone()), Some(other.clone()), "nothing is used up");
+        watched.clear();
+        assert_eq!(tell(&watched, other.clone()), None, "it forgot everything, and watches anew");
+        watched.watch_attr(&handle(3));
+        assert_eq!(tell(&watched, other.clone()), Some(other));
         drop(watched);
         assert_eq!(all.load(Ordering::Relaxed), WATCHES_MAX - 1);
+    }
+
+    /// A change that comes while the watches are given up for "everything" is told all the same, and
+    /// the count of all never goes below what is there, which would look like too many.
+    #[test]
+    fn no_change_is_missed_while_the_mode_changes() {
+        const ROUNDS: usize = 2_000;
+        for _ in 0..ROUNDS {
+            let all = Arc::new(AtomicUsize::new(WATCHES_MAX - 1));
+            let watched = Watched::new(Keys::new(7), all.clone());
+            watched.watch_attr(&handle(1));
+            std::thread::scope(|scope| {
+                scope.spawn(|| watched.watch_attr(&handle(2)));
+                assert!(tell(&watched, Change::Attr { handle: handle(1) }).is_some());
+            });
+            drop(watched);
+            assert_eq!(all.load(Ordering::Relaxed), WATCHES_MAX - 1);
+        }
+        for _ in 0..ROUNDS {
+            let watched = watched();
+            std::thread::scope(|scope| {
+                scope.spawn(|| watched.watch_attr(&handle(1)));
+                tell(&watched, Change::Attr { handle: handle(1) });
+            });
+            assert!(watched.count().is_some(), "one watch is not too many");
+        }
     }
 }

@@ -15,7 +15,7 @@ use crate::{DEADLINE, is_mounted, mount, options, require_mount, start, wait_unt
 const MOUNTPOINT_VARIABLE: &str = "PORTCULLIS_TEST_MOUNTPOINT";
 
 fn tree_with_a_file() -> MemoryTree {
-    let mut tree = MemoryTree::new();
+    let tree = MemoryTree::new();
     tree.file(b"file", &vec![7; 3 << 20], Quirk::None);
     tree
 }
@@ -127,7 +127,7 @@ fn a_dead_mount_is_replaced() {
 #[test]
 fn references_are_returned_to_the_last_one() {
     require_mount!("references_are_returned_to_the_last_one");
-    let mut tree = MemoryTree::new().with_ttl(Duration::ZERO);
+    let tree = MemoryTree::new().with_ttl(Duration::ZERO);
     tree.file(b"changing", b"", Quirk::Changes);
     let observed = tree.observed();
     let mounted = mount(tree);

@@ -12,7 +12,7 @@ use crate::{Mounted, mount, require_mount};
 const COUNT: usize = 20_000;
 
 fn many() -> Mounted {
-    let mut tree = MemoryTree::new();
+    let tree = MemoryTree::new();
     for n in 0..COUNT {
         // Names of many lengths, so that records end everywhere in the buffers.
         let name = format!("{n}-{}", "x".repeat(n * 31 % 200));

@@ -5,23 +5,29 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod attributes;
 mod lifecycle;
 mod listing;
+mod locks;
 mod memory;
+mod names;
+mod notifications;
 mod tree;
 mod trouble;
+mod writing;
 
 use std::fs;
 use std::io::Write;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use memory::MemoryTree;
-use portcullis_fuse::{Config, Mount, MountOptions, Session};
+use portcullis_fuse::{Config, Invalidation, Mount, MountOptions, Session};
 use tempfile::TempDir;
 
 /// How long anything that has to happen may take.
-const DEADLINE: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A mounted tree in a directory of its own.
 struct Mounted {
@@ -44,6 +50,7 @@ fn options() -> MountOptions {
         nodev: true,
         nosuid: true,
         noexec: false,
+        max_read_bytes: None,
     }
 }
 
@@ -55,6 +62,32 @@ fn start(tree: MemoryTree, at: &Path) -> Session {
 fn mount(tree: MemoryTree) -> Mounted {
     let dir = tempfile::tempdir().unwrap();
     Mounted { session: start(tree, dir.path()), dir }
+}
+
+/// A mount to write to, whose locks are the tree's and whose pages stay until they are told off.
+fn mount_writable(tree: &MemoryTree) -> Mounted {
+    mount_with(tree, |_, _| {})
+}
+
+/// The same with other choices.
+fn mount_with(tree: &MemoryTree, choose: impl FnOnce(&mut MountOptions, &mut Config)) -> Mounted {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = MountOptions { read_only: false, nodev: false, nosuid: false, ..options() };
+    let mut config =
+        Config { locks: true, invalidation: Invalidation::Explicit, ..Config::default() };
+    choose(&mut options, &mut config);
+    let mount = Mount::new(dir.path(), &options).expect("the mount");
+    let session = Session::start(mount, tree.clone(), &config).expect("the session");
+    Mounted { session, dir }
+}
+
+/// Runs a shell script in the mount; what it printed.
+fn sh(mounted: &Mounted, script: &str) -> String {
+    let output =
+        Command::new("sh").args(["-ec", script]).current_dir(mounted.path()).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{script}: {errors}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// Whether the test `name` can run here; says so where it cannot.

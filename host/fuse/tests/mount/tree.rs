@@ -98,7 +98,7 @@ fn a_file_of_ten_megabytes_reads_whole_in_pieces_of_any_size() {
 #[test]
 fn attributes_come_with_the_listing_so_walking_looks_nothing_up() {
     require_mount!("attributes_come_with_the_listing_so_walking_looks_nothing_up");
-    let mut tree = MemoryTree::new();
+    let tree = MemoryTree::new();
     for n in 0..5000 {
         tree.file(format!("file {n}").as_bytes(), b"", Quirk::None);
     }
@@ -115,7 +115,7 @@ fn attributes_come_with_the_listing_so_walking_looks_nothing_up() {
 #[test]
 fn nothing_can_be_written() {
     require_mount!("nothing_can_be_written");
-    let mut tree = MemoryTree::new();
+    let tree = MemoryTree::new();
     tree.file(b"file", b"x", Quirk::None);
     let mounted = mount(tree);
     let erofs = Some(rustix::io::Errno::ROFS.raw_os_error());
@@ -160,8 +160,10 @@ fn df_shows_what_statfs_answers() {
 #[test]
 fn xattrs_answer_size_probes_and_small_buffers() {
     require_mount!("xattrs_answer_size_probes_and_small_buffers");
-    let mut tree = MemoryTree::new();
-    tree.file(b"file", b"x", Quirk::None);
+    let tree = MemoryTree::new();
+    let nodeid = tree.file(b"file", b"x", Quirk::None);
+    tree.xattr(nodeid, b"user.colour", b"vermilion");
+    tree.xattr(nodeid, b"user.empty", b"");
     let mounted = mount(tree);
     let path = mounted.path().join("file");
     let get = |name: &str, len: usize| {

@@ -14,7 +14,7 @@ use crate::{DEADLINE, mount, require_mount, wait_until};
 #[test]
 fn a_killed_reader_returns_at_once() {
     require_mount!("a_killed_reader_returns_at_once");
-    let mut tree = MemoryTree::new();
+    let tree = MemoryTree::new();
     tree.file(b"blocks", &[0; 100], Quirk::Blocks);
     tree.file(b"file", b"x", Quirk::None);
     let observed = tree.observed();
@@ -33,7 +33,7 @@ fn a_killed_reader_returns_at_once() {
 #[test]
 fn unmounting_ends_a_read_that_never_answers() {
     require_mount!("unmounting_ends_a_read_that_never_answers");
-    let mut tree = MemoryTree::new();
+    let tree = MemoryTree::new();
     tree.file(b"blocks", &[0; 100], Quirk::Blocks);
     let observed = tree.observed();
     let mounted = mount(tree);
@@ -47,7 +47,7 @@ fn unmounting_ends_a_read_that_never_answers() {
 #[test]
 fn a_bad_answer_costs_its_own_request_only() {
     require_mount!("a_bad_answer_costs_its_own_request_only");
-    let mut tree = MemoryTree::new();
+    let tree = MemoryTree::new();
     for quirk in [Quirk::Drops, Quirk::Panics, Quirk::TooLong] {
         tree.file(format!("{quirk:?}").as_bytes(), &[0; 100], quirk);
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use portcullis_brick::{Brick, BrickConfig};
@@ -93,7 +94,7 @@ impl Drop for RunningBrick {
 
 /// A gateway that serves, and who may talk to it.
 pub(crate) struct Stand {
-    pub(crate) ids: IdentitySet,
+    pub(crate) ids: Arc<IdentitySet>,
     pub(crate) address: SocketAddr,
     pub(crate) admin_address: Option<SocketAddr>,
     stop: Option<oneshot::Sender<()>>,
@@ -103,7 +104,8 @@ pub(crate) struct Stand {
 
 impl Stand {
     /// A gateway in front of `brick`.
-    pub(crate) fn start(ids: IdentitySet, config: GatewayConfig) -> Self {
+    pub(crate) fn start(ids: impl Into<Arc<IdentitySet>>, config: GatewayConfig) -> Self {
+        let ids = ids.into();
         let gateway = Gateway::bind(config, &ids.identity(Role::Gateway).unwrap()).unwrap();
         let (address, admin_address) = (gateway.local_addr(), gateway.admin_addr());
         let (stop, stopped) = oneshot::channel();
@@ -180,8 +182,8 @@ impl Client {
     }
 
     pub(crate) async fn root(&self) -> Handle {
-        match self.call(Request::Attach).await {
-            Ok(Reply::Attached { root }) => root.handle,
+        match self.call(Request::Attach { watch: false, client: 0, ended: 0 }).await {
+            Ok(Reply::Attached { root, session: 0, lease_ms: 0, .. }) => root.handle,
             other => panic!("{other:?}"),
         }
     }
@@ -227,7 +229,11 @@ impl Client {
     }
 
     pub(crate) async fn open(&self, handle: Handle) -> Result<u64, Status> {
-        match self.call(Request::Open { handle }).await {
+        self.open_as(handle, 0).await
+    }
+
+    pub(crate) async fn open_as(&self, handle: Handle, flags: u32) -> Result<u64, Status> {
+        match self.call(Request::Open { handle, flags }).await {
             Ok(Reply::Opened { file, .. }) => Ok(file),
             Err(failure) => Err(failure.status),
             other => panic!("{other:?}"),
@@ -252,6 +258,10 @@ impl Client {
         }
     }
 
+    pub(crate) async fn release(&self, file: u64) {
+        assert_eq!(self.call(Request::Release { file, unlock: None }).await, Ok(Reply::Done));
+    }
+
     /// The whole content of a file, read in pieces of `piece` bytes.
     pub(crate) async fn content(&self, handle: Handle, piece: u32) -> Vec<u8> {
         let file = self.open(handle).await.unwrap();
@@ -263,7 +273,7 @@ impl Client {
                 break;
             }
         }
-        assert_eq!(self.call(Request::Release { file }).await, Ok(Reply::Released));
+        self.release(file).await;
         content
     }
 }

@@ -3,11 +3,18 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod admin;
+mod changing;
+mod coherence;
 mod eviction;
 mod harness;
+mod leases;
+mod locking;
+mod mount;
 mod outages;
 mod reading;
 mod relay;
+mod reopening;
+mod repeating;
 mod sharing;
 mod slow;
 mod tree;

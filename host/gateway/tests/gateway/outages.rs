@@ -116,8 +116,9 @@ async fn a_brick_that_says_nothing_costs_a_request_its_deadline_and_no_more() {
     config.brick_timeout_ms = TIMEOUT_MS;
     let stand = Stand::start(ids, config);
     let client = stand.client().await;
-    let root = until("the brick is there", async || match client.call(Request::Attach).await {
-        Ok(portcullis_wire::Reply::Attached { root }) => Some(root.handle),
+    let attach = || Request::Attach { watch: false, client: 1, ended: 0 };
+    let root = until("the brick is there", async || match client.call(attach()).await {
+        Ok(portcullis_wire::Reply::Attached { root, .. }) => Some(root.handle),
         _ => None,
     })
     .await;

@@ -5,7 +5,7 @@ use std::fs;
 
 use portcullis_core::Status;
 use portcullis_core::limits::READ_LEN_BYTES_MAX;
-use portcullis_wire::{Reply, Request};
+use portcullis_wire::Request;
 
 use crate::harness::{serve, until};
 use crate::tree;
@@ -135,12 +135,13 @@ async fn an_open_file_belongs_to_its_connection_and_is_closed_with_it() {
     assert_eq!(files.len(), 20);
     assert_eq!(tree::open_here(&path), 20, "the brick is in this process");
     let file = *files.first().unwrap();
-    for request in
-        [Request::Read { file, offset_bytes: 0, len_bytes: 1 }, Request::Release { file }]
-    {
+    for request in [
+        Request::Read { file, offset_bytes: 0, len_bytes: 1 },
+        Request::Release { file, unlock: None },
+    ] {
         assert_eq!(other.call(request).await.unwrap_err().status, Status::BadFile);
     }
-    assert_eq!(client.call(Request::Release { file }).await, Ok(Reply::Released));
+    client.release(file).await;
     assert_eq!(client.read(file, 0, 1).await.unwrap_err().status, Status::BadFile);
     until("a released file is closed", async || (tree::open_here(&path) == 19).then_some(())).await;
     client.0.close("done");

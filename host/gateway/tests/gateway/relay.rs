@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::net::UdpSocket;
 use tokio_util::task::AbortOnDropHandle;
@@ -12,6 +12,8 @@ pub(crate) struct Relay {
     pub(crate) address: SocketAddr,
     /// Bytes that may still go from the brick to the gateway; at 0 nothing passes either way.
     left_bytes: Arc<AtomicU64>,
+    /// Nothing goes from the brick to the gateway, whatever goes the other way.
+    one_way: Arc<AtomicBool>,
     _tasks: [AbortOnDropHandle<()>; 2],
 }
 
@@ -22,6 +24,7 @@ impl Relay {
         far.connect(brick).await.unwrap();
         let address = near.local_addr().unwrap();
         let left_bytes = Arc::new(AtomicU64::new(u64::MAX));
+        let one_way = Arc::new(AtomicBool::new(false));
         let gateway = Arc::new(parking_lot::Mutex::new(None));
         let up = {
             let (near, far, left, gateway) =
@@ -37,7 +40,7 @@ impl Relay {
                 }
             }
         };
-        let left = left_bytes.clone();
+        let (left, blocked) = (left_bytes.clone(), one_way.clone());
         let down = async move {
             let mut datagram = vec![0; 65_536];
             loop {
@@ -50,13 +53,14 @@ impl Relay {
                     .is_ok();
                 if let Some(to) = to
                     && passes
+                    && !blocked.load(Ordering::SeqCst)
                 {
                     let _ = near.send_to(&datagram[..len], to).await;
                 }
             }
         };
         let tasks = [tokio::spawn(up), tokio::spawn(down)];
-        Self { address, left_bytes, _tasks: tasks.map(AbortOnDropHandle::new) }
+        Self { address, left_bytes, one_way, _tasks: tasks.map(AbortOnDropHandle::new) }
     }
 
     /// Lets this many bytes more through to the gateway, then nothing any more.
@@ -67,5 +71,11 @@ impl Relay {
     /// Lets everything through again.
     pub(crate) fn mend(&self) {
         self.left_bytes.store(u64::MAX, Ordering::SeqCst);
+        self.one_way.store(false, Ordering::SeqCst);
+    }
+
+    /// From now on requests reach the brick, and no answer comes back.
+    pub(crate) fn drop_answers(&self) {
+        self.one_way.store(true, Ordering::SeqCst);
     }
 }

@@ -92,6 +92,7 @@ impl Body {
             }
             self.buffer.extend_from_slice(&piece);
         }
+        self.take_end().await;
         Ok(None)
     }
 
@@ -104,7 +105,6 @@ impl Body {
         while let Some(piece) = self.next().await? {
             pieces.push(piece);
         }
-        self.take_end().await;
         Ok(pieces)
     }
 

@@ -79,6 +79,17 @@ pub enum Notices {
     Polling,
 }
 
+impl Notices {
+    /// The name, as in metrics and for people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Notices::None => "none",
+            Notices::Fanotify => "fanotify",
+            Notices::Polling => "polling",
+        }
+    }
+}
+
 /// Space and inodes of a file system, as statvfs(3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Statfs {

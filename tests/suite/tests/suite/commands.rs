@@ -45,6 +45,7 @@ fn find_begins_at_any_directory_and_at_a_file() {
     }
 }
 
+/// S-LIST-3.
 #[test]
 fn what_does_not_work_says_so_in_one_line() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -104,6 +105,7 @@ fn a_gateway_that_is_not_there_is_named() {
     assert!(stderr.contains(&address) && stderr.lines().count() == 1, "{stderr}");
 }
 
+/// S-ENTRY-2.
 #[test]
 fn names_are_bytes_on_the_command_line_too() {
     let dir = tempfile::tempdir().expect("a directory");

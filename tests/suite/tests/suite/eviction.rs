@@ -31,6 +31,7 @@ fn digest(path: &Path) -> String {
     printed.split(' ').next().expect("a digest").to_owned()
 }
 
+/// S-POLICY-1.
 #[test]
 fn a_policy_works_when_memory_is_short() {
     for name in ["s3fifo", "lru"] {
@@ -49,7 +50,7 @@ fn a_policy_works_when_memory_is_short() {
     }
 }
 
-/// Ten clients with a thousand lookups in flight each, while the component traps.
+/// Ten clients with a thousand lookups in flight each, while the component traps. S-POLICY-1.
 #[test]
 fn a_trap_fails_none_of_10_000_lookups_in_flight() {
     const CLIENTS: usize = 10;

@@ -41,6 +41,7 @@ fn failed(result: Result<impl std::fmt::Debug, CallError>) -> Failure {
     }
 }
 
+/// S-FAIL-4.
 #[test]
 fn a_bad_frame_fails_its_own_stream_and_is_counted() {
     let (_dir, site, runtime) = start();
@@ -55,7 +56,7 @@ fn a_bad_frame_fails_its_own_stream_and_is_counted() {
         bytes.resize(64 << 10, 0);
         bytes
     };
-    let request = codec::encode_request(&Request::Attach).expect("a request").to_vec();
+    let request = codec::encode_request(&dial::ATTACH).expect("a request").to_vec();
     let unknown_request = {
         let mut bytes = request.clone();
         bytes[5..9].copy_from_slice(&999u32.to_le_bytes());
@@ -144,7 +145,7 @@ fn a_certificate_of_another_ca_is_refused() {
             // In TLS 1.3 a client learns only after its handshake that it was refused.
             let connected = raw::connect(site.gateway.ready(), &mixed, role, ALPN).await;
             if let Ok((_endpoint, connection)) = connected {
-                let request = codec::encode_request(&Request::Attach).expect("a request");
+                let request = codec::encode_request(&dial::ATTACH).expect("a request");
                 let answer = raw::exchange(&connection, &request).await;
                 assert!(answer.is_err(), "{role:?} was answered {answer:?}");
             }
@@ -164,6 +165,7 @@ fn another_protocol_is_refused() {
     assert!(site.run("ls", "/", &[]).status.success());
 }
 
+/// S-FAIL-4.
 #[test]
 fn a_role_may_do_only_its_own() {
     let (_dir, site, runtime) = start();
@@ -174,7 +176,7 @@ fn a_role_may_do_only_its_own() {
             dial::connect(&brick, &site.identity(), Role::Client, Role::Brick)
                 .await
                 .expect("the handshake is between members of one CA");
-        let refused = connection.call(&Request::Attach).await;
+        let refused = connection.call(&dial::ATTACH).await;
         let why = match refused {
             Err(CallError::Lost(why)) => why,
             Err(CallError::Failed(failure)) => failure.to_string(),
@@ -186,7 +188,7 @@ fn a_role_may_do_only_its_own() {
             dial::connect(site.gateway.ready(), &site.identity(), Role::Brick, Role::Gateway)
                 .await
                 .expect("the handshake is between members of one CA");
-        let refused = connection.call(&Request::Attach).await;
+        let refused = connection.call(&dial::ATTACH).await;
         assert!(refused.is_err(), "a brick is admitted as a client: {refused:?}");
         // A client asks what only an admin may.
         let (_connector, connection) = client(&site).await;
@@ -198,6 +200,7 @@ fn a_role_may_do_only_its_own() {
     });
 }
 
+/// S-ACCESS-3.
 #[test]
 fn a_forged_handle_reaches_nothing() {
     let (dir, site, runtime) = start();
@@ -223,7 +226,7 @@ fn a_forged_handle_reaches_nothing() {
             assert_eq!(getattr.status, Status::BadHandle, "{handle:?}: {getattr}");
             let lookup = failed(dial::lookup(&connection, handle, b"secret").await);
             assert_eq!(lookup.status, Status::BadHandle, "{handle:?}: {lookup}");
-            let open = failed(connection.call(&Request::Open { handle }).await);
+            let open = failed(connection.call(&Request::Open { handle, flags: 0 }).await);
             assert_eq!(open.status, Status::BadHandle, "{handle:?}: {open}");
         }
         assert!(connection.call(&Request::Getattr { handle: root }).await.is_ok());
@@ -231,6 +234,7 @@ fn a_forged_handle_reaches_nothing() {
     drop(dir);
 }
 
+/// S-ACCESS-3, S-ENTRY-3.
 #[test]
 fn a_name_never_leads_out_of_its_directory() {
     let (_dir, site, runtime) = start();
@@ -255,6 +259,7 @@ fn a_name_never_leads_out_of_its_directory() {
     });
 }
 
+/// S-READ-2.
 #[test]
 fn an_open_file_belongs_to_its_connection() {
     let (_dir, site, runtime) = start();
@@ -263,7 +268,7 @@ fn an_open_file_belongs_to_its_connection() {
         let (_other, stranger) = client(&site).await;
         let root = dial::attach(&connection).await;
         let top = dial::lookup(&connection, root, b"top").await.expect("it is there");
-        let opened = connection.call(&Request::Open { handle: top.handle }).await;
+        let opened = connection.call(&Request::Open { handle: top.handle, flags: 0 }).await;
         let Ok(portcullis_wire::Reply::Opened { file, .. }) = opened else {
             panic!("open answered {opened:?}")
         };
@@ -278,7 +283,7 @@ fn an_open_file_belongs_to_its_connection() {
             stream.next().await.ok(),
             Some(ReplyFrame::Data(bytes::Bytes::from_static(b"t")))
         );
-        let released = connection.call(&Request::Release { file }).await;
+        let released = connection.call(&Request::Release { file, unlock: None }).await;
         assert!(released.is_ok(), "{released:?}");
         let again = failed(connection.call(&read).await);
         assert_eq!(again.status, Status::BadFile, "{again}");

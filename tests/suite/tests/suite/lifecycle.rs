@@ -11,6 +11,7 @@ use portcullis_suite::{binary, dial, tree};
 use portcullis_transport::Role;
 use portcullis_wire::{ReplyFrame, Request};
 
+/// S-FAIL-3.
 #[test]
 fn sigterm_ends_servers_with_0() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -25,6 +26,7 @@ fn sigterm_ends_servers_with_0() {
 }
 
 /// A listing that does not fit the windows of its stream is half-way while nobody reads it.
+/// S-FAIL-3, S-LIST-2.
 #[test]
 fn sigterm_lets_a_listing_in_flight_finish() {
     const FILES: usize = 60_000;

@@ -2,14 +2,30 @@
 
 #![allow(clippy::panic, reason = "a test that cannot go on has failed")]
 
+mod acls;
 mod admin;
+mod blocked;
+mod coherence;
 mod commands;
+mod contention;
+mod crashes;
 mod eviction;
+mod faults;
+mod file_systems;
 mod hostile;
+mod hostile_changes;
 mod lifecycle;
+mod locks;
 mod memory;
+mod model;
 mod mount;
 mod odd;
+mod open_files;
+mod operations;
 mod outage;
+mod ownership;
+mod posix;
+mod programs;
+mod retries;
 mod staleness;
 mod trees;

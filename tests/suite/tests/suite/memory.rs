@@ -6,6 +6,7 @@ use portcullis_suite::{find, tree};
 /// Resident memory of a gateway with a cache of 4 MiB, whatever it walks.
 const RESIDENT_BYTES_MAX: u64 = 100 << 20;
 
+/// S-MEM-1.
 #[test]
 fn a_cache_of_4_mib_walks_200_000_entries_in_100_mib() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -47,7 +48,7 @@ fn the_cache_counts_what_it_holds() {
     assert_eq!(site.stats().cache.list_hits, 4);
 }
 
-/// Reading a file of any size costs the gateway no more than its windows.
+/// Reading a file of any size costs the gateway no more than its windows. S-READ-1.
 #[test]
 fn a_large_file_passes_through_without_being_kept() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -7,6 +7,7 @@ use portcullis_suite::mounted::Mounted;
 use portcullis_suite::site::Site;
 use portcullis_suite::{find, need, tree};
 
+/// S-ENTRY-1, S-ENTRY-2.
 #[test]
 fn an_odd_tree_is_found_as_it_is() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -60,7 +61,7 @@ fn an_odd_tree_is_mounted_as_it_is() {
 }
 
 /// A brick that is not root cannot read everything: what it cannot read is an error for that
-/// directory, and all else is listed.
+/// directory, and all else is listed. S-ACCESS-1, S-ENTRY-5, S-LIST-4.
 #[test]
 fn an_unreadable_directory_is_an_error_of_its_own() {
     if !need::root("an_unreadable_directory_is_an_error_of_its_own") {
@@ -86,7 +87,7 @@ fn an_unreadable_directory_is_an_error_of_its_own() {
     assert!(stderr.contains("unreadable") && stderr.contains("ermission denied"), "{stderr}");
 }
 
-/// What is mounted inside the export is another file system, and not exported.
+/// What is mounted inside the export is another file system, and not exported. S-ENTRY-6.
 #[test]
 fn the_export_ends_at_a_mount_point() {
     if !need::root("the_export_ends_at_a_mount_point") {

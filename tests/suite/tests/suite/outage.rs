@@ -8,6 +8,7 @@ use portcullis_suite::{find, tree, wait};
 /// The longest a request may hang after its brick died: the brick's idle timeout, a little more.
 const FAILURE_LIMIT: Duration = Duration::from_secs(20);
 
+/// S-FAIL-1, S-FAIL-2, S-LIST-2.
 #[test]
 fn a_dead_brick_fails_requests_in_bounded_time_and_its_return_mends_them() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -56,7 +57,7 @@ fn a_brick_that_comes_back_at_once_is_used_at_once() {
     assert!(cat.status.success(), "{}", String::from_utf8_lossy(&cat.stderr));
 }
 
-/// Handles outlive both servers: what a client holds is good after a restart.
+/// Handles outlive both servers: what a client holds is good after a restart. S-ENTRY-4.
 #[test]
 fn a_handle_outlives_a_restart_of_its_brick() {
     use portcullis_suite::dial;

@@ -6,6 +6,7 @@ use portcullis_suite::mounted::Mounted;
 use portcullis_suite::site::Site;
 use portcullis_suite::{find, need, tree, wait};
 
+/// S-STALE-1.
 #[test]
 fn a_change_is_seen_once_max_age_is_over() {
     let dir = tempfile::tempdir().expect("a directory");

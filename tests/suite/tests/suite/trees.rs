@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use portcullis_suite::site::Site;
 use portcullis_suite::{find, tree};
 
+/// S-ENTRY-1, S-LIST-1.
 #[test]
 fn find_prints_what_the_systems_find_prints() {
     for dir in tree::real() {
@@ -30,7 +31,7 @@ fn a_second_find_asks_the_brick_nothing() {
     find::assert_equal(&second, &find::local(dir, find::EVERYTHING));
 }
 
-/// One request lists a directory, however many entries it has.
+/// One request lists a directory, however many entries it has. S-LIST-1.
 #[test]
 fn a_directory_is_listed_by_one_request() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -1,0 +1,168 @@
+//! The answers to requests that change nothing and have one message. All of this blocks.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use portcullis_core::{Entry, FileKind, Handle, Status};
+use portcullis_wire::message::{Failure, Lock, LockOwner, LockSort};
+use portcullis_wire::{Reply, Request};
+use rustix::fs::readlinkat;
+use rustix::io::Errno;
+
+use crate::error::failure;
+use crate::files::OpenFiles;
+use crate::tree::Tree;
+use crate::watcher::{self, Watcher};
+use crate::{mutate, name, xattr};
+
+/// Whom an answer is for.
+#[derive(Clone)]
+pub(crate) struct Asker {
+    /// Its session.
+    pub(crate) session: u64,
+    /// Whether that is lost by now.
+    pub(crate) is_closed: Arc<AtomicBool>,
+    /// Its open files.
+    pub(crate) files: Arc<OpenFiles>,
+    /// Its watches, where it caches what it is told.
+    pub(crate) watcher: Option<Watcher>,
+}
+
+impl Asker {
+    /// A lock was taken for it: it is kept as long as the session, and a while longer.
+    pub(crate) fn has_taken(&self, tree: &Tree, file: &Handle, lock: &Lock) {
+        tree.locks.taken_by(file, lock, self.session);
+        if self.is_closed.load(Ordering::SeqCst) {
+            tree.locks.lose(self.session);
+        }
+    }
+}
+
+/// The answer to `request`.
+pub(crate) fn answer(tree: &Tree, asker: &Asker, request: Request) -> Result<Reply, Failure> {
+    let watcher = asker.watcher.as_ref();
+    match request {
+        Request::Lookup { dir, name } => lookup(tree, watcher, &dir, &name).map(Reply::Entry),
+        Request::Getattr { handle } => {
+            let attr = watcher::attr(watcher, &tree.handles, &handle)?;
+            Ok(Reply::Attr(tree.orphans.told(&handle, attr)))
+        }
+        Request::Readlink { handle } => readlink(tree, watcher, &handle).map(Reply::Target),
+        Request::Open { handle, flags } => open(tree, asker, &handle, flags),
+        Request::Flush { file, owner } => {
+            let file = asker.files.get(file)?;
+            tree.locks.drop_owner(file.handle(), LockSort::Posix, owner);
+            Ok(Reply::Done)
+        }
+        Request::Release { file, unlock } => release(tree, asker, file, unlock),
+        Request::Fsync { file, data_only } => {
+            let file = asker.files.get(file)?;
+            mutate::fsync(file.content().fd, data_only).map(|()| Reply::Done)
+        }
+        Request::Fsyncdir { dir } => tree.mutator.fsyncdir(&dir).map(|()| Reply::Done),
+        Request::Lseek { file, offset_bytes, hole } => {
+            let file = asker.files.get(file)?;
+            let found = mutate::lseek(file.content().fd, offset_bytes, hole);
+            found.map(|offset_bytes| Reply::Offset { offset_bytes })
+        }
+        Request::Getlk { file, lock } => {
+            let file = asker.files.get(file)?;
+            tree.locks.test(file.handle(), &lock).map(Reply::Lock)
+        }
+        Request::Setlk { file, lock, wait: _ } => setlk(tree, asker, file, &lock),
+        Request::Statfs { handle } => {
+            tree.handles.object(&handle)?;
+            tree.handles.export().statfs().map(Reply::Statfs).map_err(failure)
+        }
+        Request::Getxattr { handle, name } => {
+            let object = watcher::object(watcher, &tree.handles, &handle);
+            let object = object.map_err(|failure| match failure.status {
+                // `ls -l` asks each name, and knows what this answer means.
+                Status::CrossDevice => Status::NotSupported.into(),
+                _ => failure,
+            })?;
+            xattr::getxattr(object.fd.as_fd(), &name).map(Reply::Xattr)
+        }
+        Request::Listxattr { handle } => match watcher::object(watcher, &tree.handles, &handle) {
+            Ok(object) => xattr::listxattr(object.fd.as_fd()).map(Reply::Xattr),
+            Err(failure) if failure.status == Status::CrossDevice => Ok(Reply::Xattr(Vec::new())),
+            Err(failure) => Err(failure),
+        },
+        Request::Attach { .. }
+        | Request::Renew
+        | Request::Detach
+        | Request::List { .. }
+        | Request::Read { .. }
+        | Request::Mutate { .. }
+        | Request::Stats => {
+            Err(Failure::new(Status::NotSupported, "a gateway tells statistics, a brick does not"))
+        }
+    }
+}
+
+/// The root directory.
+pub(crate) fn root(tree: &Tree, asker: &Asker) -> Result<Entry, Failure> {
+    let entry = tree.handles.root_entry()?;
+    let attr = watcher::attr(asker.watcher.as_ref(), &tree.handles, &entry.handle)?;
+    Ok(Entry { attr: Some(attr), ..entry })
+}
+
+fn lookup(
+    tree: &Tree,
+    watcher: Option<&Watcher>,
+    dir: &Handle,
+    name: &[u8],
+) -> Result<Entry, Failure> {
+    name::check_known(&tree.handles, dir, name)?;
+    let dir = tree.handles.directory(dir)?;
+    if let Some(watcher) = watcher {
+        watcher.names(&dir);
+    }
+    watcher::entry(watcher, &tree.handles, &dir, name).map_err(|error| match error {
+        Errno::NOENT if tree.handles.export().is_removed(dir.fd.as_fd()) => Status::Stale.into(),
+        _ => failure(error),
+    })
+}
+
+fn readlink(tree: &Tree, watcher: Option<&Watcher>, handle: &Handle) -> Result<Vec<u8>, Failure> {
+    let object = watcher::object(watcher, &tree.handles, handle)?;
+    if object.stat.kind() != FileKind::Symlink {
+        return Err(Failure::new(Status::InvalidArgument, "not a symbolic link"));
+    }
+    Ok(readlinkat(&object.fd, c"", Vec::new()).map_err(failure)?.into_bytes())
+}
+
+fn open(tree: &Tree, asker: &Asker, handle: &Handle, flags: u32) -> Result<Reply, Failure> {
+    asker.files.check_room()?;
+    let opened = tree.mutator.open(handle, flags)?;
+    let mut attr = opened.attr;
+    if let Some(watcher) = &asker.watcher {
+        let stat = crate::attr::stat(opened.fd.as_fd()).map_err(failure)?;
+        watcher.attr(handle, opened.fd.as_fd(), &stat);
+        let stat = crate::attr::stat(opened.fd.as_fd()).map_err(failure)?;
+        attr = tree.orphans.told(handle, stat.attr());
+    }
+    let file = asker.files.insert(opened, flags)?;
+    Ok(Reply::Opened { file, attr })
+}
+
+fn release(
+    tree: &Tree,
+    asker: &Asker,
+    file: u64,
+    unlock: Option<LockOwner>,
+) -> Result<Reply, Failure> {
+    let file = asker.files.release(file)?;
+    if let Some(owner) = unlock {
+        tree.locks.drop_owner(file.handle(), LockSort::Flock, owner);
+    }
+    Ok(Reply::Done)
+}
+
+fn setlk(tree: &Tree, asker: &Asker, file: u64, lock: &Lock) -> Result<Reply, Failure> {
+    let file = asker.files.get(file)?;
+    tree.locks.set(file.handle(), lock)?;
+    asker.has_taken(tree, file.handle(), lock);
+    Ok(Reply::Done)
+}

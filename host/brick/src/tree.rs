@@ -1,0 +1,111 @@
+//! One export with all that belongs to it, and what has to be done for it now and then.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use portcullis_core::replay::Replays;
+use portcullis_core::watch::{Change, SessionId};
+use portcullis_transport::Watching;
+use portcullis_wire::message::Failure;
+use tokio::sync::oneshot;
+use tokio::time::MissedTickBehavior;
+
+use crate::direct::{Direct, DirectCounters};
+use crate::handles::Handles;
+use crate::locks::Locks;
+use crate::mutate::Mutator;
+use crate::mutations::Applied;
+use crate::orphans::Orphans;
+use crate::workers::Workers;
+
+/// How often it is looked whether something was kept for long enough.
+const TICK_MS: u64 = 1000;
+
+/// See the module.
+pub(crate) struct Tree {
+    pub(crate) handles: Arc<Handles>,
+    pub(crate) orphans: Arc<Orphans>,
+    pub(crate) mutator: Mutator,
+    pub(crate) locks: Arc<Locks>,
+    pub(crate) watching: Arc<Watching>,
+    pub(crate) direct: Arc<Direct>,
+    pub(crate) replays: Mutex<Replays<Applied, oneshot::Sender<()>>>,
+    pub(crate) workers: Workers,
+    /// Whose each session is.
+    clients: Mutex<HashMap<SessionId, u128>>,
+}
+
+impl Tree {
+    /// The export of `handles`; within a tokio runtime, which it uses until it is dropped.
+    pub(crate) fn new(handles: Handles, counters: Arc<DirectCounters>, polling: bool) -> Arc<Self> {
+        let handles = Arc::new(handles);
+        let orphans = Orphans::new(handles.clone());
+        let watching = Watching::start();
+        let life = RandomState::new().hash_one(Instant::now());
+        let tree = Arc::new(Self {
+            mutator: Mutator::new(handles.clone(), orphans.clone()),
+            locks: Arc::new(Locks::new(handles.clone())),
+            direct: Direct::start(handles.clone(), watching.clone(), counters, polling),
+            replays: Mutex::new(Replays::new(life)),
+            workers: Workers::default(),
+            clients: Mutex::default(),
+            handles,
+            orphans,
+            watching,
+        });
+        tokio::spawn(tick(Arc::downgrade(&tree)));
+        tree
+    }
+
+    /// Another number after each start of the brick.
+    pub(crate) fn life(&self) -> u64 {
+        self.replays.lock().life()
+    }
+
+    /// A session of a client has begun.
+    pub(crate) fn begun(&self, session: SessionId, client: u128) {
+        self.clients.lock().insert(session, client);
+    }
+
+    /// Ends an earlier session of a client, through which it caches nothing any more; that of
+    /// another client stays.
+    pub(crate) fn end_earlier(&self, session: SessionId, client: u128) {
+        let is_own = self.clients.lock().get(&session) == Some(&client);
+        if is_own {
+            self.watching.end(session);
+        }
+    }
+
+    /// Lets go of what was kept for those who did not come back. Blocks.
+    fn sweep(&self) -> Result<(), Failure> {
+        let now = Instant::now();
+        self.orphans.sweep(now);
+        self.locks.sweep(now);
+        let sessions = || self.watching.grantor().sessions();
+        if sessions() == 0 {
+            self.direct.forget_all();
+            // One that began meanwhile may rely on what was just forgotten.
+            if sessions() > 0 {
+                drop(self.watching.begin_change(None, &[Change::All]));
+            }
+        }
+        let grantor = self.watching.grantor();
+        self.clients.lock().retain(|&session, _| grantor.is_open(session));
+        Ok(())
+    }
+}
+
+async fn tick(tree: Weak<Tree>) {
+    let mut ticks = tokio::time::interval(Duration::from_millis(TICK_MS));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let Some(tree) = tree.upgrade() else { return };
+        let swept = tree.clone();
+        // It fails only where the brick stops.
+        let _ = tree.workers.run(move || swept.sweep()).await;
+    }
+}

@@ -1,0 +1,102 @@
+//! Changes on their way through the gateway: the cache forgets, clients are told and waited for.
+//!
+//! What must hold: the cache forgets before clients are told, so that what they ask for afterwards
+//! is answered from the changed state; and whoever told the gateway of a change, or made one
+//! through it, hears back only when all other clients have forgotten it or their leases are over.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use portcullis_core::watch::{Change, SessionId};
+use portcullis_wire::stats::WatchStats;
+use tokio::time::timeout;
+
+use crate::volume::Volume;
+
+/// How long clients may take to forget what a lost session had told, before the next one begins;
+/// and to acknowledge anything while there is no lease.
+const FORGET_MS_MAX: u64 = 1_000;
+
+/// What is counted of changes.
+#[derive(Debug, Default)]
+pub(crate) struct WatchCounters {
+    /// Changes that the brick told.
+    recalled: AtomicU64,
+    /// Changes that some client was told.
+    told: AtomicU64,
+    /// No client's lease reaches further; it only grows.
+    bound_ms: Mutex<u64>,
+}
+
+impl Volume {
+    /// The brick tells of changes: resolves when nobody on this side knows anything else any more.
+    pub(crate) async fn recalled(self: &Arc<Self>, changes: &[Change]) {
+        self.counters.recalled.fetch_add(changes.len() as u64, Ordering::Relaxed);
+        if changes.contains(&Change::All) {
+            self.forget_all().await;
+        } else {
+            self.cache.forget(changes);
+        }
+        self.tell(None, changes).await;
+    }
+
+    /// Tells every client that watches but `origin`, and waits until they have forgotten it.
+    pub(crate) async fn tell(&self, origin: Option<SessionId>, changes: &[Change]) {
+        if changes.is_empty() {
+            return;
+        }
+        if !self.may_cache() {
+            // Long after the last lease clients still get the time that an answer takes.
+            self.bound_leases(FORGET_MS_MAX);
+        }
+        if let Some(over) = self.watching.begin_change(origin, changes) {
+            self.counters.told.fetch_add(changes.len() as u64, Ordering::Relaxed);
+            // It never fails: a round ends when its last session does.
+            let _ = over.await;
+        }
+    }
+
+    /// The gateway's own lease lasts for another `left_ms`, and so does no client's. One that does not
+    /// acknowledge is not waited for longer than that.
+    pub(crate) fn bound_leases(&self, left_ms: u64) {
+        let mut bound_ms = self.counters.bound_ms.lock();
+        let now_ms = self.now_ms();
+        *bound_ms = (*bound_ms).max(now_ms + left_ms);
+        self.watching.bound_leases(*bound_ms - now_ms);
+    }
+
+    /// The session with the brick is lost, and with it what it had told. Answers whether nobody on
+    /// this side knows any of it any more.
+    pub(crate) async fn session_lost(self: &Arc<Self>) -> bool {
+        self.forget_all().await;
+        let told = self.tell(None, &[Change::All]);
+        timeout(Duration::from_millis(FORGET_MS_MAX), told).await.is_ok()
+    }
+
+    /// A cache may be large, so this has a thread of its own.
+    async fn forget_all(self: &Arc<Self>) {
+        let cache = self.cache.clone();
+        let forgotten = tokio::task::spawn_blocking(move || cache.invalidate_all()).await;
+        if let Err(error) = forgotten
+            && error.is_panic()
+        {
+            // What is cached may be out of date, so nothing may go on.
+            std::panic::resume_unwind(error.into_panic());
+        }
+    }
+
+    /// What is told of it in the gateway's statistics.
+    pub(crate) fn watch_stats(&self) -> WatchStats {
+        let grantor = self.watching.grantor();
+        WatchStats {
+            sessions: grantor.sessions() as u64,
+            rounds: grantor.rounds() as u64,
+            told: self.counters.told.load(Ordering::Relaxed),
+            recalled: self.counters.recalled.load(Ordering::Relaxed),
+            lease_left_ms: self.brick.lease_left_ms(),
+            notices: self.brick.notices(),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Random operations through several mounts, and two oracles: a file system in memory and a local
+//! directory. Every answer, every error and, from time to time, the whole tree is compared.
+//!
+//! [`step`] has what is done, [`reference`] the file system in memory, [`real`] what does the
+//! steps to a mount or to the local directory.
+
+mod real;
+mod reference;
+mod step;
+
+use portcullis_suite::share::{Layout, Share};
+use portcullis_suite::{soaking, view};
+
+use real::Real;
+use reference::Reference;
+use step::{NAMES, Random, Step};
+
+/// After how many steps the whole trees are compared.
+const TREE_EVERY: usize = 1_000;
+/// Entries that the tree may have before it is cleared.
+const TREE_ENTRIES_MAX: usize = 150;
+
+#[test]
+fn random_operations_through_two_mounts_do_what_the_model_does() {
+    run("random_operations_through_two_mounts_do_what_the_model_does", &[0, 0], 1);
+}
+
+/// S-COH-1.
+#[test]
+fn random_operations_through_two_gateways_do_what_the_model_does() {
+    run("random_operations_through_two_gateways_do_what_the_model_does", &[0, 0, 1], 1_000);
+}
+
+fn run(test: &str, mounts: &[usize], first_seed: u64) {
+    let (runs, steps) = if soaking() { (5, 100_000) } else { (1, 10_000) };
+    for seed in first_seed..first_seed + runs {
+        let layout = Layout { mounts, ..Layout::default() };
+        let Some(share) = Share::start(test, &layout) else { return };
+        println!("model: seed {seed}, {steps} steps through {} mounts", mounts.len());
+        compare(&share, seed, steps);
+    }
+}
+
+fn compare(share: &Share, seed: u64, steps: usize) {
+    let local = share.scratch("local");
+    std::fs::create_dir(&local).expect("a directory");
+    let mut random = Random::new(seed);
+    let mut reference = Reference::default();
+    let mut mounts = Real::new(share.paths());
+    let mut below = Real::new(vec![&local]);
+    let mut trail: Vec<String> = Vec::new();
+    let mut went_well = 0;
+    // What is moved below three names is out of reach; now and then the tree begins anew.
+    let mut clearing = Vec::new();
+    for number in 0..steps {
+        let mount = random.below(share.paths().len());
+        let step = clearing.pop().unwrap_or_else(|| Step::random(&mut random));
+        let expected = reference.apply(&step);
+        let locally = below.apply(0, &step);
+        let told = mounts.apply(mount, &step);
+        trail.push(format!("{number}: mount {mount}: {step:?}: {expected}"));
+        let recent = || trail[trail.len().saturating_sub(25)..].join("\n");
+        assert_eq!(
+            locally,
+            expected,
+            "seed {seed}: the model is wrong, the local file system says so\n{}",
+            recent()
+        );
+        assert_eq!(told, expected, "seed {seed}: the mount is wrong (left)\n{}", recent());
+        went_well += usize::from(!expected.starts_with("error"));
+        if number % TREE_EVERY == TREE_EVERY - 1 || number + 1 == steps {
+            let expected = reference.tree();
+            if expected.len() > TREE_ENTRIES_MAX {
+                clearing = NAMES.iter().map(|name| Step::Clear { name }).collect();
+            }
+            view::assert_same_tree("local and model", &view::tree(&local), &expected);
+            for path in share.paths() {
+                let what = format!("seed {seed}, after step {number}: {}", path.display());
+                view::assert_same_tree(&what, &view::tree(path), &expected);
+            }
+            view::assert_same_tree("export", &view::tree(share.export()), &expected);
+        }
+    }
+    assert!(went_well * 4 > steps, "only {went_well} of {steps} steps did anything");
+}

@@ -31,6 +31,7 @@ mod error;
 mod export;
 mod files;
 mod handles;
+mod lease_note;
 mod locks;
 mod mutate;
 mod mutations;
@@ -139,7 +140,9 @@ impl Brick {
 
     /// Serves until `stop` resolves, then finishes what is under way and returns.
     pub async fn serve(self, stop: impl Future<Output = ()>) {
+        let tree = self.service.tree.clone();
         self.server.serve(Arc::new(self.service), self.counters.connections.clone(), stop).await;
+        tree.forget_leases().await;
     }
 }
 

@@ -64,6 +64,11 @@ pub(crate) async fn mutate(
             Admission::Replay(applied) => {
                 service.counters.replays.fetch_add(1, Ordering::Relaxed);
                 let (repeated, asker) = (tree.clone(), session.asker());
+                if let Ok((_, changes)) = &applied.result {
+                    // Whoever asked first may have been lost before its answer, and with it those
+                    // whom it would have told.
+                    tree.watching.change(session.id(), changes).await;
+                }
                 let again = move || repeat(&repeated, &asker, applied, &mutation);
                 return reply(tree.workers.run(again).await);
             }

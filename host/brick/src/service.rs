@@ -206,12 +206,14 @@ impl BrickService {
     ) -> Result<Reply, Failure> {
         let tree = &self.tree;
         tree.end_earlier(ended, client);
-        if watch {
-            session.watcher.get_or_init(|| {
-                let opened = tree.watching.open(session.recaller.clone());
-                tree.begun(opened.id, client);
-                Watcher::new(tree.watching.clone(), opened, tree.direct.clone())
-            });
+        if watch && session.watcher.get().is_none() {
+            let (at, recaller) = (tree.clone(), session.recaller.clone());
+            let begun = tree.workers.run(move || Ok(at.begin(recaller, client))).await?;
+            let watcher = Watcher::new(tree.watching.clone(), begun.clone(), tree.direct.clone());
+            if session.watcher.set(watcher).is_err() {
+                // Attached twice at once: one session is enough.
+                tree.watching.end(begun.id);
+            }
         }
         let (asked, asker) = (tree.clone(), session.asker());
         let root = tree.workers.run(move || answers::root(&asked, &asker)).await?;

@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use portcullis_core::replay::Replays;
 use portcullis_core::watch::{Change, SessionId};
-use portcullis_transport::Watching;
+use portcullis_transport::{Recaller, WatchSession, Watching};
 use portcullis_wire::message::Failure;
 use tokio::sync::oneshot;
 use tokio::time::MissedTickBehavior;
 
 use crate::direct::{Direct, DirectCounters};
 use crate::handles::Handles;
+use crate::lease_note::LeaseNote;
 use crate::locks::Locks;
 use crate::mutate::Mutator;
 use crate::mutations::Applied;
@@ -34,6 +35,7 @@ pub(crate) struct Tree {
     pub(crate) direct: Arc<Direct>,
     pub(crate) replays: Mutex<Replays<Applied, oneshot::Sender<()>>>,
     pub(crate) workers: Workers,
+    lease_note: LeaseNote,
     /// Whose each session is.
     clients: Mutex<HashMap<SessionId, u128>>,
 }
@@ -44,6 +46,10 @@ impl Tree {
         let handles = Arc::new(handles);
         let orphans = Orphans::new(handles.clone());
         let watching = Watching::start();
+        let (lease_note, left) = LeaseNote::find(handles.export().stat());
+        if left {
+            watching.wait_for_earlier_life();
+        }
         let life = RandomState::new().hash_one(Instant::now());
         let tree = Arc::new(Self {
             mutator: Mutator::new(handles.clone(), orphans.clone()),
@@ -51,6 +57,7 @@ impl Tree {
             direct: Direct::start(handles.clone(), watching.clone(), counters, polling),
             replays: Mutex::new(Replays::new(life)),
             workers: Workers::default(),
+            lease_note,
             clients: Mutex::default(),
             handles,
             orphans,
@@ -65,9 +72,22 @@ impl Tree {
         self.replays.lock().life()
     }
 
-    /// A session of a client has begun.
-    pub(crate) fn begun(&self, session: SessionId, client: u128) {
-        self.clients.lock().insert(session, client);
+    /// Begins a session of a client. Blocks.
+    pub(crate) fn begin(&self, recaller: Recaller, client: u128) -> WatchSession {
+        let opened = self.lease_note.with(|| self.watching.open(recaller));
+        self.clients.lock().insert(opened.id, client);
+        opened
+    }
+
+    /// The brick is about to end: where nobody holds a lease, the next one need not wait.
+    pub(crate) async fn forget_leases(self: Arc<Self>) {
+        let workers = self.workers.clone();
+        let forget = move || {
+            self.lease_note.clear_if(|| self.watching.grantor().sessions() == 0);
+            Ok(())
+        };
+        // It fails only where the runtime ends already.
+        let _ = workers.run(forget).await;
     }
 
     /// Ends an earlier session of a client, through which it caches nothing any more; that of
@@ -82,9 +102,11 @@ impl Tree {
     /// Lets go of what was kept for those who did not come back. Blocks.
     fn sweep(&self) -> Result<(), Failure> {
         let now = Instant::now();
+        self.mutator.sweep(now);
         self.orphans.sweep(now);
         self.locks.sweep(now);
         let sessions = || self.watching.grantor().sessions();
+        self.lease_note.clear_if(|| sessions() == 0);
         if sessions() == 0 {
             self.direct.forget_all();
             // One that began meanwhile may rely on what was just forgotten.

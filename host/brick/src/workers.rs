@@ -14,6 +14,7 @@ use tracing::error;
 use crate::direct::own;
 
 /// The workers of one brick.
+#[derive(Clone)]
 pub(crate) struct Workers {
     free: Arc<Semaphore>,
 }

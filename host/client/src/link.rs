@@ -20,6 +20,7 @@ use portcullis_core::{Entry, Status};
 use portcullis_transport::call::misplaced;
 use portcullis_transport::{CallError, Connection, Identity, ReplyStream, Role};
 use portcullis_wire::{Reply, ReplyFrame, Request};
+use tokio::runtime;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::info;
@@ -70,6 +71,8 @@ pub(crate) struct Link {
     persists: AtomicBool,
     /// Who caches what is told, if anybody does.
     keeper: Mutex<Option<mpsc::Sender<Forgetting>>>,
+    /// Where files are closed that are dropped anywhere.
+    pub(crate) runtime: Option<runtime::Handle>,
     me: Weak<Link>,
 }
 
@@ -104,6 +107,7 @@ impl Link {
             dials: AtomicU64::new(0),
             persists: AtomicBool::new(false),
             keeper: Mutex::default(),
+            runtime: runtime::Handle::try_current().ok(),
             me: me.clone(),
         })
     }

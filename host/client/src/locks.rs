@@ -141,9 +141,12 @@ impl Locks {
 
     /// The open files that locks were taken through.
     pub(crate) fn openings(&self) -> Vec<Arc<Opening>> {
-        let files = self.files.lock();
-        let held = files.values().flat_map(|of_file| &of_file.held);
-        let mut openings: Vec<_> = held.filter_map(|held| held.through.upgrade()).collect();
+        let mut openings: Vec<_> = {
+            let files = self.files.lock();
+            let held = files.values().flat_map(|of_file| &of_file.held);
+            held.filter_map(|held| held.through.upgrade()).collect()
+        };
+        // Without the lock, for the last one that is dropped takes it.
         openings.sort_unstable_by_key(Arc::as_ptr);
         openings.dedup_by_key(|opening| Arc::as_ptr(opening));
         openings

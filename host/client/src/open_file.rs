@@ -473,7 +473,8 @@ impl Drop for Opening {
         if self.released.load(Ordering::Relaxed) {
             return;
         }
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        // Not the runtime of this thread: a thread of a mount's session has none.
+        if let Some(runtime) = self.link.runtime.clone() {
             let (link, id) = (self.link.clone(), *self.id.get_mut());
             let unlock = *self.flock_owner.get_mut();
             runtime.spawn(async move { release(&link, id, &locks, unlock).await });

@@ -1,8 +1,8 @@
 //! All clients: which session is of which client, and what they have open.
 //!
 //! A client whose connection is lost may come back, so its files stay open and its locks held for a
-//! while ([`CLIENT_GONE_MS`]): it opens them again on its next connection before they are closed on
-//! the old one. When the gateway has a new session with the brick, all that is open is opened there
+//! while ([`CLIENT_GONE_MS`]), and for as long as it is here on a later connection: what it opens
+//! again there takes the place of what it had open. When the gateway has a new session with the brick, all that is open is opened there
 //! again, so that files without a name live on and locks are not somebody else's.
 
 use std::collections::HashMap;
@@ -58,10 +58,31 @@ impl Clients {
     }
 
     /// A client attaches anew: what its earlier connections asked to be changed and is not sent yet
-    /// is not sent any more, for the client asks it again here.
-    pub(crate) fn supersede(&self, session: &Session, client: u128) {
-        let earlier = self.all().into_iter().filter(|other| other.number < session.number);
-        earlier.filter(|other| other.client() == Some(client)).for_each(|other| other.supersede());
+    /// is not sent any more, for the client asks it again here. Answers whether there are any.
+    pub(crate) fn supersede(&self, session: &Session) -> bool {
+        let earlier = self.earlier(session);
+        earlier.iter().for_each(|other| other.supersede());
+        !earlier.is_empty()
+    }
+
+    /// Earlier connections of the same client.
+    pub(crate) fn earlier(&self, session: &Session) -> Vec<Arc<Session>> {
+        let is_earlier = |other: &Arc<Session>| other.number < session.number;
+        self.others(session).into_iter().filter(is_earlier).collect()
+    }
+
+    /// Whether the client of a connection that is gone is here on a later one.
+    fn is_back(&self, session: &Session) -> bool {
+        let others = self.others(session);
+        others.iter().any(|other| other.number > session.number && !other.is_gone())
+    }
+
+    /// Other connections of the same client.
+    fn others(&self, session: &Session) -> Vec<Arc<Session>> {
+        let Some(client) = session.client() else { return Vec::new() };
+        let is_its =
+            |other: &Arc<Session>| other.number != session.number && other.client() == Some(client);
+        self.all().into_iter().filter(is_its).collect()
     }
 
     /// Whether a client has this very file of the brick open.
@@ -129,7 +150,11 @@ impl Volume {
 /// Closes what a client had open, after a while in which it may come back.
 pub(crate) fn close_later(session: Arc<Session>) {
     tokio::spawn(async move {
-        tokio::time::sleep(Duration::from_millis(CLIENT_GONE_MS)).await;
-        session.close_files().await;
+        loop {
+            tokio::time::sleep(Duration::from_millis(CLIENT_GONE_MS)).await;
+            if !session.volume.clients.is_back(&session) {
+                return session.close_files().await;
+            }
+        }
     });
 }

@@ -7,8 +7,8 @@
 //! are read by [`reads`], locked by [`locks`] ([`held_locks`], [`lockers`]), and asked for the rest
 //! by [`file_calls`]; [`clients`] has all of them. [`brick_link`] is the way to the brick,
 //! [`brick_session`] keeps the session with it, [`brick_call`] asks over it. [`coherence`] passes
-//! changes on. [`outflow`] keeps a slow client from holding up anything else. [`stats`],
-//! [`metrics`] and [`admin`] tell how it goes.
+//! changes on. [`space`] tells what `df` asks. [`outflow`] keeps a slow client from holding up
+//! anything else. [`stats`], [`metrics`] and [`admin`] tell how it goes.
 //!
 //! What must hold: a hit takes no lock beyond the cache's and its client's watches', and starts no
 //! task; every request that reaches the brick has a deadline, but for waits for a lock; answers

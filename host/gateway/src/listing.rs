@@ -5,17 +5,18 @@
 //! is slow or a shared scan has passed it by.
 //!
 //! A client that caches watches the names from before anything is read, and each entry's attributes
-//! as its chunk passes; those that changed after they were read are left out.
+//! as its chunk passes; those that changed after they were read are taken from the cache, or left
+//! out.
 
 use std::sync::Arc;
 
 use portcullis_core::limits::BRICKS_MAX;
 use portcullis_core::scan::Step;
 use portcullis_core::watch::{Reading, Watched};
-use portcullis_core::{Chunk, ChunkBuilder, EntryRef, Handle, Status};
+use portcullis_core::{Attr, Chunk, ChunkBuilder, EntryRef, Handle, Status};
 use portcullis_transport::ReplySink;
 use portcullis_wire::message::{Failure, Verb};
-use portcullis_wire::{ReplyFrame, Request};
+use portcullis_wire::{Reply, ReplyFrame, Request};
 
 use crate::brick_call::{BrickStream, Fault};
 use crate::outflow::{Interrupt, send};
@@ -77,7 +78,7 @@ impl Volume {
                 Next::Chunk(chunk) => {
                     advance(&mut position, &chunk);
                     let chunk = match watched {
-                        Some(watched) => self.watch_entries(watched, reading, chunk),
+                        Some(watched) => self.watch_entries(watched, reading, chunk).await,
                         None => chunk,
                     };
                     send(reply.chunk(&chunk), || {
@@ -91,16 +92,45 @@ impl Volume {
         }
     }
 
-    /// Registers watches on the entries of a chunk; takes out the attributes of those that changed
-    /// since `reading`, which may be older than that.
-    fn watch_entries(&self, watched: &Watched, reading: Reading, chunk: Chunk) -> Chunk {
+    /// Registers watches on the entries of a chunk. Attributes of those that changed since `reading`
+    /// may be older than that: they are those that the cache knows now, or none.
+    async fn watch_entries(
+        self: &Arc<Self>,
+        watched: &Watched,
+        reading: Reading,
+        chunk: Chunk,
+    ) -> Chunk {
         let handles = (0..chunk.count()).filter_map(|entry| Handle::new(chunk.handle_bytes(entry)));
         handles.for_each(|handle| watched.watch_attr(&handle));
-        let grantor = self.watching.grantor();
-        if !grantor.anything_changed_since(reading) {
+        if !self.watching.grantor().anything_changed_since(reading) {
             return chunk;
         }
-        without_attrs(chunk, |handle| grantor.attr_changed_since(reading, handle))
+        let mut attrs = Vec::with_capacity(chunk.count());
+        for entry in 0..chunk.count() {
+            let EntryRef { handle, attr, .. } = chunk.entry(entry);
+            let changed = self.watching.grantor().attr_changed_since(reading, &handle);
+            attrs.push(match attr {
+                Some(_) if changed => self.known_attr(watched, handle).await,
+                attr => attr,
+            });
+        }
+        with_attrs(chunk, &attrs)
+    }
+
+    /// The attributes of a file, if they are known without waiting. Otherwise they are on their way:
+    /// the client is about to ask for them.
+    async fn known_attr(self: &Arc<Self>, watched: &Watched, handle: Handle) -> Option<Attr> {
+        if !self.may_cache() {
+            return None;
+        }
+        tokio::select! {
+            biased;
+            read = self.getattr(Some(watched), handle) => match read {
+                Ok(Reply::Attr(attr)) => Some(attr),
+                _ => None,
+            },
+            () = std::future::ready(()) => None,
+        }
     }
 
     /// A source of the entries after a position, for one client alone.
@@ -153,21 +183,22 @@ impl Source {
     }
 }
 
-/// The chunk without the attributes of the entries that `changed`.
-fn without_attrs(chunk: Chunk, changed: impl Fn(&Handle) -> bool) -> Chunk {
-    if !chunk.entries().any(|entry| changed(&entry.handle)) {
+/// The chunk with these attributes of its entries.
+fn with_attrs(chunk: Chunk, attrs: &[Option<Attr>]) -> Chunk {
+    let is_same = |(entry, attr): (EntryRef<'_>, &Option<Attr>)| entry.attr == *attr;
+    if chunk.entries().zip(attrs).all(is_same) {
         return chunk;
     }
-    let mut builder = ChunkBuilder::default();
-    let fits = chunk.entries().all(|entry| {
-        let attr = if changed(&entry.handle) { None } else { entry.attr };
-        builder.push(&EntryRef { attr, ..entry })
-    });
-    match builder.finish(chunk.brick()) {
-        Some(rest) if fits => rest,
-        // Never: what fitted a chunk fits one again.
-        _ => chunk,
-    }
+    let build = |keep: bool| {
+        let mut builder = ChunkBuilder::default();
+        let fits = chunk.entries().zip(attrs).all(|(entry, attr)| {
+            let attr = attr.filter(|attr| keep || entry.attr == Some(*attr));
+            builder.push(&EntryRef { attr, ..entry })
+        });
+        if fits { builder.finish(chunk.brick()) } else { None }
+    };
+    // Attributes may take more room than before. Without the new ones what fitted once fits again.
+    build(true).or_else(|| build(false)).unwrap_or(chunk)
 }
 
 /// Moves a position behind the last entry of a chunk.
@@ -244,10 +275,10 @@ mod tests {
     }
 
     #[test]
-    fn only_entries_that_changed_lose_their_attributes() {
+    fn only_entries_that_changed_get_other_attributes() {
         let mut builder = ChunkBuilder::default();
         for number in 0..5u64 {
-            let attr = portcullis_core::Attr { ino: number, mode: 0o100_644, ..Default::default() };
+            let attr = Attr { ino: number, mode: 0o100_644, ..Default::default() };
             assert!(builder.push(&EntryRef {
                 name: format!("name-{number}").as_bytes(),
                 handle: Handle::new(&number.to_le_bytes()).expect("8 bytes"),
@@ -258,13 +289,14 @@ mod tests {
             }));
         }
         let chunk = builder.finish(0).expect("entries");
-        let three = Handle::new(&3u64.to_le_bytes()).expect("8 bytes");
-        let left = without_attrs(chunk.clone(), |handle| *handle == three);
+        let mut attrs: Vec<_> = chunk.entries().map(|entry| entry.attr).collect();
+        assert_eq!(with_attrs(chunk.clone(), &attrs), chunk);
+        attrs[3] = None;
+        attrs[1] = attrs[1].map(|attr| Attr { size_bytes: 77, ..attr });
+        let left = with_attrs(chunk.clone(), &attrs);
         let one = std::slice::from_ref;
         assert_eq!(cookies(one(&left)), cookies(one(&chunk)));
-        let with: Vec<_> = left.entries().map(|entry| entry.attr.is_some()).collect();
-        assert_eq!(with, [true, true, true, false, true]);
-        assert_eq!(without_attrs(chunk.clone(), |_| false), chunk);
+        assert_eq!(left.entries().map(|entry| entry.attr).collect::<Vec<_>>(), attrs);
     }
 
     #[test]

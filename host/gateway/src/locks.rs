@@ -9,18 +9,28 @@
 //! nobody knows of.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use portcullis_core::Status;
 use portcullis_transport::ReplySink;
 use portcullis_transport::serve::PeerGone;
 use portcullis_wire::message::{Failure, Lock, LockKind, LockOwner, LockSort, Verb};
 use portcullis_wire::{Reply, ReplyFrame, Request};
+use tokio::time::timeout;
 
 use crate::brick_call::Fault;
 use crate::held_locks::uncovered;
-use crate::open_file::OpenFile;
+use crate::open_file::{AtBrick, OpenFile};
 use crate::session::Session;
+use crate::session_files::release_at_brick;
 use crate::volume::Volume;
+
+/// open(2).
+const O_RDWR: u32 = 2;
+/// How long a brick that stops may take to close its connection after its last word.
+const STOP_MS_MAX: u64 = 15_000;
+/// When locks are put back that may have been granted to nobody: at once, and after these pauses.
+const PUT_BACK_PAUSES_MS: [u64; 4] = [0, 200, 1_000, 5_000];
 
 /// An owner that waits for a lock on a file, until it is dropped.
 struct Waiting<'a> {
@@ -167,6 +177,16 @@ impl Volume {
                     lost = session.epoch;
                     continue;
                 }
+                // A brick that stops ends the wait without a word, and its connection next.
+                Err(Fault::Failed(failure)) => {
+                    let closed =
+                        timeout(Duration::from_millis(STOP_MS_MAX), session.connection.closed());
+                    if closed.await.is_err() {
+                        return Some(Err(failure));
+                    }
+                    lost = session.epoch;
+                    continue;
+                }
                 Ok(ReplyFrame::Reply(Reply::Done)) => {
                     open.held.lock().set(lock);
                     if open.last_at_brick().await.epoch != session.epoch {
@@ -174,32 +194,53 @@ impl Volume {
                     }
                     Ok(Reply::Done)
                 }
-                Ok(ReplyFrame::Failure(failure)) | Err(Fault::Failed(failure)) => Err(failure),
+                Ok(ReplyFrame::Failure(failure)) => Err(failure),
                 Ok(_) => Err(self.brick.nonsense(Verb::Setlk)),
             });
         }
     }
 }
 
-/// Makes the brick hold again what is remembered, in the range of a lock that may just have been
-/// granted to nobody.
+/// Makes the brick hold again what is remembered, in the range of a lock that may have been granted
+/// to nobody. That may also happen a little later, where the word that nobody waits any more is
+/// slower than this; so it is done again after each pause.
 fn put_back(volume: &Arc<Volume>, open: Arc<OpenFile>, lock: Lock) {
     let volume = volume.clone();
     tokio::spawn(async move {
-        let _turn = open.lock_turn.lock().await;
-        let known = volume.lockers.known(&open.handle, &lock);
-        if known.waits {
-            // That may be granted at any moment, and must not be taken away again.
-            return;
-        }
-        let released = uncovered(&lock, &known.held);
-        let released = released.into_iter().map(|part| Lock { kind: LockKind::Unlock, ..part });
-        let kept = known.held.iter().copied().filter(|held| held.kind != lock.kind);
-        for part in released.chain(kept) {
-            let setlk = |file| Request::Setlk { file, lock: part, wait: false };
-            if let Err(failure) = volume.file_call(&open, volume.brick.deadline(), setlk).await {
+        for pause_ms in PUT_BACK_PAUSES_MS {
+            tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+            if let Err(failure) = volume.put_back_once(&open, &lock).await {
                 tracing::debug!(%failure, "a lock that nobody waits for could not be put back");
             }
         }
     });
+}
+
+impl Volume {
+    async fn put_back_once(&self, open: &OpenFile, lock: &Lock) -> Result<(), Failure> {
+        let _turn = open.lock_turn.lock().await;
+        let known = self.lockers.known(&open.handle, lock);
+        if known.waits {
+            // That may be granted at any moment, and must not be taken away again.
+            return Ok(());
+        }
+        // Through an open file of its own: the client may have closed this one.
+        let request = Request::Open { handle: open.handle, flags: O_RDWR };
+        let (reply, session) = self.brick.call_any(&request, self.brick.deadline()).await?;
+        let Reply::Opened { file, .. } = reply else {
+            return Err(self.brick.nonsense(Verb::Open));
+        };
+        let at_brick = AtBrick { epoch: session.epoch, file };
+        let own = OpenFile::new(open.handle, O_RDWR, at_brick);
+        let released = uncovered(lock, &known.held);
+        let released = released.into_iter().map(|part| Lock { kind: LockKind::Unlock, ..part });
+        let kept = known.held.iter().copied().filter(|held| held.kind != lock.kind);
+        for part in released.chain(kept) {
+            let setlk = |file| Request::Setlk { file, lock: part, wait: false };
+            self.file_call(&own, self.brick.deadline(), setlk).await?;
+        }
+        let AtBrick { epoch, file } = own.last_at_brick().await;
+        release_at_brick(self, epoch, file).await;
+        Ok(())
+    }
 }

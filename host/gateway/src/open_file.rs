@@ -60,6 +60,11 @@ impl OpenFile {
         }
     }
 
+    /// Whether both are of one file, and opened with the same flags.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        self.handle == other.handle && self.flags == other.flags
+    }
+
     /// The file's id over a session with an epoch above `lost`; opened again where that session
     /// does not know it yet.
     pub(crate) async fn at_brick(

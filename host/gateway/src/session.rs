@@ -32,6 +32,9 @@ pub(crate) struct Session {
     watching: OnceLock<WatchSession>,
     detached: AtomicBool,
     superseded: AtomicBool,
+    /// The client was here on an earlier connection.
+    resumes: AtomicBool,
+    gone: AtomicBool,
 }
 
 impl Session {
@@ -48,12 +51,24 @@ impl Session {
             watching: OnceLock::new(),
             detached: AtomicBool::new(false),
             superseded: AtomicBool::new(false),
+            resumes: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
         }
     }
 
     /// Which client it is, where it said.
     pub(crate) fn client(&self) -> Option<u128> {
-        self.client.get().copied()
+        self.client.get().copied().filter(|client| *client != 0)
+    }
+
+    /// Whether the client may have files open on an earlier connection.
+    pub(crate) fn resumes(&self) -> bool {
+        self.resumes.load(Ordering::Relaxed)
+    }
+
+    /// Whether the connection is lost or closed.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::SeqCst)
     }
 
     /// The client goes on on another connection.
@@ -89,7 +104,9 @@ impl Session {
             return Err(Failure::new(Status::InvalidArgument, detail));
         }
         volume.clients.enter(self);
-        volume.clients.supersede(self, client);
+        if volume.clients.supersede(self) {
+            self.resumes.store(true, Ordering::Relaxed);
+        }
         if ended != 0 {
             volume.end_session(SessionId(ended), client);
         }
@@ -143,6 +160,7 @@ impl Session {
 
     /// The connection is gone. Whoever may come back finds its files open for a while.
     pub(crate) fn closed(self: &Arc<Self>) {
+        self.gone.store(true, Ordering::SeqCst);
         if self.id().is_some() && !self.detached.load(Ordering::SeqCst) {
             return close_later(self.clone());
         }

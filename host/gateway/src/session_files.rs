@@ -72,16 +72,41 @@ impl Session {
             let mut files = self.files.lock();
             files.opened += 1;
             let file = files.opened;
-            files.open.insert(file, open);
+            files.open.insert(file, open.clone());
             (file, files.closed)
         };
         drop(place);
+        if self.resumes() {
+            self.take_place(&open);
+        }
         if closed {
             // Its client left while it was being opened.
             let session = self.clone();
             tokio::spawn(async move { session.close_files().await });
         }
         file
+    }
+
+    /// A client that lost a connection opens its files again: each takes the place of the one that
+    /// it had open there, and goes on to hold its locks.
+    fn take_place(&self, open: &Arc<OpenFile>) {
+        let earlier = self.volume.clients.earlier(self);
+        let Some(old) = earlier.iter().find_map(|earlier| earlier.take_like(open)) else { return };
+        let locks = old.held.lock().all().to_vec();
+        if !locks.is_empty() {
+            self.volume.lockers.enter(open);
+            let mut held = open.held.lock();
+            locks.iter().for_each(|lock| held.set(lock));
+        }
+        let volume = self.volume.clone();
+        tokio::spawn(async move { close(&volume, &old, None).await });
+    }
+
+    /// Takes out a file that was opened in the same way.
+    fn take_like(&self, open: &OpenFile) -> Option<Arc<OpenFile>> {
+        let mut files = self.files.lock();
+        let (&id, _) = files.open.iter().find(|(_, other)| other.is_like(open))?;
+        files.open.remove(&id)
     }
 
     /// The open file of an id.

@@ -24,8 +24,9 @@ const LEASE_US: u64 = LEASE_HELD_MS * 1000 / 100 * 103 + 200_000;
 /// Longest time until a change on the brick itself is known to all.
 const TOLD_US_MAX: u64 = NOTICE_US_MAX + LEASE_US + 500_000;
 /// Longest time for which anybody waits: for a gateway at the brick, then for a client at the
-/// gateway; and what packets take that are lost again and again.
-pub const WAIT_US_MAX: u64 = 2 * LEASE_US + 2_000_000;
+/// gateway, and once more where its own session ended because it acknowledged too late; and what
+/// packets take that are lost again and again.
+pub const WAIT_US_MAX: u64 = 3 * LEASE_US + 2_000_000;
 
 /// What a client asked, and what it may not be told any more.
 #[derive(Clone, Debug)]

@@ -62,7 +62,10 @@ def act(verb, words):
         return "ok"
     if verb == "link":
         file, path = words
-        os.link(f"/proc/self/fd/{files[file]}", path, follow_symlinks=True)
+        # With a directory given it is linkat(2), which can follow the link in /proc.
+        root = os.open("/", os.O_RDONLY)
+        os.link(f"/proc/self/fd/{files[file]}", path, src_dir_fd=root, follow_symlinks=True)
+        os.close(root)
         return "ok"
     if verb == "stat":
         return f"size={os.stat(words[0]).st_size}"

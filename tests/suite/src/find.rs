@@ -19,7 +19,8 @@ pub fn through(site: &Site, path: &str, format: &str) -> BTreeSet<Vec<u8>> {
 
 /// What the system's find prints of `dir`.
 pub fn local(dir: &Path, format: &str) -> BTreeSet<Vec<u8>> {
-    let output = Command::new("find").arg(dir).args(["-printf", format]).output();
+    let hidden = ["-name", crate::view::ORPHANS, "-prune", "-o"];
+    let output = Command::new("find").arg(dir).args(hidden).args(["-printf", format]).output();
     let output = output.expect("find(1) runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     items(&output.stdout)

@@ -11,6 +11,9 @@ use std::path::Path;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+/// Where the brick keeps removed files that are open: in the exported directory it is there, and
+/// no part of what is compared.
+pub const ORPHANS: &str = ".portcullis-orphans";
 /// The most bytes of extended attributes that are looked at.
 const XATTR_BYTES_MAX: usize = 65_536;
 
@@ -74,7 +77,7 @@ pub fn names(dir: &Path, prefix: &str) -> String {
         for entry in entries {
             let entry = entry?;
             let name = entry.file_name();
-            if name.as_bytes().starts_with(prefix.as_bytes()) {
+            if name != ORPHANS && name.as_bytes().starts_with(prefix.as_bytes()) {
                 names.push(format!("{}={}", name.display(), kind_of(entry.file_type()?)));
             }
         }
@@ -137,7 +140,11 @@ pub fn tree(root: &Path) -> BTreeMap<String, String> {
 fn below(root: &Path, dir: &Path, tree: &mut BTreeMap<String, String>) {
     let entries = fs::read_dir(dir).unwrap_or_else(|error| panic!("{}: {error}", dir.display()));
     for entry in entries {
-        let path = entry.expect("an entry").path();
+        let entry = entry.expect("an entry");
+        if entry.file_name() == ORPHANS {
+            continue;
+        }
+        let path = entry.path();
         let attr = attr(&path);
         let (attr, _times) = attr.split_once(" mtime=").unwrap_or((&attr, ""));
         let kind = kind(&path);

@@ -235,6 +235,13 @@ impl Handles {
         Some(object.map_err(failure))
     }
 
+    /// A descriptor that keeps a file, whatever becomes of its name; `None` where it cannot be had.
+    pub(crate) fn keep(&self, handle: &Handle) -> Option<Arc<OwnedFd>> {
+        let fd = Arc::new(self.object(handle).ok()?.fd);
+        self.opened(handle, &fd);
+        Some(fd)
+    }
+
     /// A file was opened: it is found as long as the descriptor is there, whatever becomes of its
     /// name.
     pub(crate) fn opened(&self, handle: &Handle, fd: &Arc<OwnedFd>) {

@@ -4,6 +4,7 @@
 //! - `create`: create, tmpfile, and opening what is there.
 //! - `attributes`: setattr, setxattr, removexattr.
 //! - `content`: write, fallocate, copy_file_range, fsync, lseek.
+//! - `lately`: what was just removed can still be opened for a moment.
 //! - `turns`: operations on the names of one directory take turns; `changes`: what each made
 //!   untrue.
 //!
@@ -16,10 +17,12 @@ mod attributes;
 mod changes;
 mod content;
 mod create;
+mod lately;
 mod names;
 mod turns;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use portcullis_core::{Entry, FileKind, Handle, Status};
 use portcullis_wire::message::Failure;
@@ -29,6 +32,7 @@ use std::os::fd::AsFd;
 use crate::error::failure;
 use crate::handles::{Directory, Handles};
 use crate::orphans::Orphans;
+use lately::Lately;
 use turns::Turns;
 
 pub(crate) use changes::Changes;
@@ -40,13 +44,19 @@ pub(crate) use names::Place;
 pub(crate) struct Mutator {
     handles: Arc<Handles>,
     orphans: Arc<Orphans>,
+    lately: Lately,
     turns: Turns,
 }
 
 impl Mutator {
     /// Changes the export of `handles`.
     pub(crate) fn new(handles: Arc<Handles>, orphans: Arc<Orphans>) -> Self {
-        Self { handles, orphans, turns: Turns::default() }
+        Self { handles, orphans, lately: Lately::default(), turns: Turns::default() }
+    }
+
+    /// Lets go of what was kept for long enough, as of `now`. Blocks.
+    pub(crate) fn sweep(&self, now: Instant) {
+        self.lately.sweep(now);
     }
 
     /// Writes back what is cached of a directory. Blocks.

@@ -222,10 +222,12 @@ impl Mutator {
 
     /// Takes a name from `victim`, and keeps it where it is held.
     fn removing(&self, victim: &Entry, remove: impl FnOnce() -> IoResult<()>) -> IoResult<()> {
-        if victim.kind == FileKind::Regular {
-            self.orphans.removing(&victim.handle, remove)
-        } else {
-            remove()
+        if victim.kind != FileKind::Regular {
+            return remove();
         }
+        let kept = self.handles.keep(&victim.handle);
+        self.orphans.removing(&victim.handle, remove)?;
+        kept.into_iter().for_each(|file| self.lately.keep(file));
+        Ok(())
     }
 }

@@ -87,6 +87,11 @@ fn assert_told(changes: Changes, wanted: &[Change]) {
     assert!(all && told.len() == wanted.len(), "told {told:?}, wanted {wanted:?}");
 }
 
+/// When nothing is kept any more that was removed just now.
+fn in_a_while() -> std::time::Instant {
+    std::time::Instant::now() + std::time::Duration::from_secs(60)
+}
+
 #[test]
 fn what_is_made_is_the_callers_and_has_the_mode_asked_for() {
     each_file_system(|path, choice| {
@@ -200,6 +205,8 @@ fn unlink_link_and_rename_tell_all_whose_attributes_changed() {
         assert_told(changes, &told);
         assert_eq!(std::fs::read(tree.path("b")).expect("read"), b"a");
         assert!(mutator.handles.object(&a).is_ok(), "its new place is known at once");
+        assert!(mutator.handles.object(&b).is_ok(), "who was just told of it can still open it");
+        mutator.sweep(in_a_while());
         assert!(mutator.handles.object(&b).is_err(), "it is gone");
 
         let c = tree.write("c", "c");
@@ -308,6 +315,7 @@ fn open_files_outlive_their_names_and_a_temporary_one_may_get_one() {
         }
         assert_eq!(tree.names(), ["over"]);
         drop(open);
+        mutator.sweep(in_a_while());
         assert!(mutator.handles.object(&over).is_err() && mutator.handles.object(&gone).is_err());
 
         let exclusive = (OFlags::RDWR | OFlags::EXCL).bits();

@@ -199,5 +199,3 @@ async fn blocking<T: Send + 'static>(
         Err(FuseError::System { action: "running a thread for the mount", source })
     })
 }
-#[cfg(test)]
-mod manual;

@@ -71,7 +71,7 @@ async fn a_change_whose_answer_is_late_is_not_hidden_by_the_cache() {
 }
 
 /// Brick, a gateway behind a relay, and one without.
-async fn behind_a_relay(
+pub(crate) async fn behind_a_relay(
     export: &std::path::Path,
     brick_timeout_ms: u64,
 ) -> (RunningBrick, Relay, [Stand; 2]) {

@@ -8,6 +8,7 @@ use portcullis_wire::{Reply, ReplyFrame, Request};
 
 use crate::coherence::two_gateways;
 use crate::harness::{RunningBrick, frame, until};
+use crate::leases::behind_a_relay;
 use crate::mount::{Mount, O_RDWR, refused};
 use crate::tree;
 
@@ -80,6 +81,35 @@ async fn whoever_waits_gets_the_lock_and_whoever_gave_up_does_not() {
         .await;
         a.setlk(files[0], a.lock(sort, LockKind::Unlock)).await.unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_for_a_lock_outlives_the_session_with_the_brick() {
+    let dir = tree::flat(1);
+    let (_brick, relay, [cut_off, direct]) = behind_a_relay(dir.path(), 25_000).await;
+    let (a, b) = (Mount::new(&direct).await, Mount::new(&cut_off).await);
+    let (mine, theirs) = (opened(&a).await, opened(&b).await);
+    a.setlk(mine, a.lock(LockSort::Posix, LockKind::Write)).await.unwrap();
+    let lock = b.lock(LockSort::Posix, LockKind::Write);
+    let mut waiting = b.client.stream(Request::Setlk { file: theirs, lock, wait: true }).await;
+    until("it waits at the brick", async || {
+        (cut_off.brick_requests().await.get("setlk") == Some(&2)).then_some(())
+    })
+    .await;
+    relay.cut_after(0);
+    until("the session is lost", async || {
+        (!cut_off.stats().await.bricks[0].connected).then_some(())
+    })
+    .await;
+    relay.mend();
+    until("it waits there again", async || {
+        (cut_off.brick_requests().await.get("setlk") == Some(&3)).then_some(())
+    })
+    .await;
+    a.setlk(mine, a.lock(LockSort::Posix, LockKind::Unlock)).await.unwrap();
+    assert_eq!(frame(&mut waiting).await, ReplyFrame::Reply(Reply::Done));
+    let wanted = a.lock(LockSort::Posix, LockKind::Read);
+    assert_eq!(refused(a.setlk(mine, wanted).await), Status::Busy, "it has it now");
 }
 
 #[tokio::test(flavor = "multi_thread")]

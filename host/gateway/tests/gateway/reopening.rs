@@ -2,11 +2,12 @@
 
 use std::fs;
 
-use portcullis_wire::Request;
-use portcullis_wire::message::Mutation;
+use portcullis_core::Status;
+use portcullis_wire::message::{LockKind, LockSort, Mutation};
+use portcullis_wire::{Reply, Request};
 
 use crate::harness::{RunningBrick, serve, until};
-use crate::mount::{Mount, O_APPEND, O_RDWR};
+use crate::mount::{Mount, O_APPEND, O_RDWR, refused};
 use crate::tree;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -82,4 +83,32 @@ async fn a_client_that_comes_back_finds_a_file_without_a_name() {
     back.client.release(again).await;
     let gone = Request::Release { file, unlock: None };
     assert!(back.client.call(gone).await.is_err(), "an id of the lost connection");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_client_opens_again_takes_the_place_of_what_it_had_open() {
+    let dir = tree::flat(1);
+    let path = dir.path().join("name-0");
+    let (_brick, stand) = serve(dir.path());
+    let (mut mount, other) = (Mount::new(&stand).await, Mount::new(&stand).await);
+    let handle = mount.watch(mount.root, b"name-0").await.handle;
+    let theirs = other.client.open_as(handle, O_RDWR).await.unwrap();
+    let mut file = mount.client.open_as(handle, O_RDWR).await.unwrap();
+    mount.setlk(file, mount.lock(LockSort::Flock, LockKind::Write)).await.unwrap();
+    // A lock has a descriptor of its own at the brick, which is in this process.
+    let open = tree::open_here(&path);
+    for _ in 0..3 {
+        let back = Mount::again(&stand, mount.instance, mount.session).await;
+        mount.client.0.close("lost");
+        file = back.client.open_as(handle, O_RDWR).await.unwrap();
+        mount = back;
+        until("the earlier one is closed", async || (tree::open_here(&path) == open).then_some(()))
+            .await;
+        let wanted = other.lock(LockSort::Flock, LockKind::Read);
+        assert_eq!(refused(other.setlk(theirs, wanted).await), Status::Busy, "it holds its lock");
+    }
+    let unlock = Some(mount.lock(LockSort::Flock, LockKind::Unlock).owner);
+    let release = Request::Release { file, unlock };
+    assert_eq!(mount.client.call(release).await, Ok(Reply::Done));
+    other.setlk(theirs, other.lock(LockSort::Flock, LockKind::Write)).await.unwrap();
 }

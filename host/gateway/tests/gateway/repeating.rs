@@ -13,14 +13,36 @@ use crate::mount::{Mount, O_EXCL, O_RDWR, refused};
 use crate::relay::Relay;
 use crate::tree;
 
+/// A brick, and a gateway behind a relay that waits long for it.
+async fn behind_a_relay(export: &std::path::Path) -> (RunningBrick, Relay, Stand) {
+    let ids = IdentitySet::generate().unwrap();
+    let brick = RunningBrick::start(&ids, export, any_port());
+    let relay = Relay::start(brick.address).await;
+    let config = GatewayConfig { brick_timeout_ms: 25_000, ..GatewayConfig::new(relay.address) };
+    (brick, relay, Stand::start(ids, config))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operation_whose_answer_was_lost_is_not_applied_by_the_next_life_of_the_brick() {
+    let dir = tree::flat(1);
+    let (mut brick, relay, stand) = behind_a_relay(dir.path()).await;
+    let mount = Mount::new(&stand).await;
+    let root = mount.root;
+    relay.drop_answers();
+    let made = tokio::spawn(async move { mount.mkdir(root, b"dir").await });
+    until("the brick applied it", async || dir.path().join("dir").is_dir().then_some(())).await;
+    brick.kill();
+    let _brick = RunningBrick::start(&stand.ids, dir.path(), brick.address);
+    relay.mend();
+    let failure = made.await.unwrap().unwrap_err();
+    assert_eq!(failure.status, Status::Unavailable, "{failure}");
+    assert!(failure.detail.contains("not known whether"), "{failure}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operation_whose_answer_was_lost_on_the_way_to_the_gateway_is_applied_once() {
     let dir = tree::flat(1);
-    let ids = IdentitySet::generate().unwrap();
-    let brick = RunningBrick::start(&ids, dir.path(), any_port());
-    let relay = Relay::start(brick.address).await;
-    let config = GatewayConfig { brick_timeout_ms: 25_000, ..GatewayConfig::new(relay.address) };
-    let stand = Stand::start(ids, config);
+    let (_brick, relay, stand) = behind_a_relay(dir.path()).await;
     let mount = Mount::new(&stand).await;
     relay.drop_answers();
     let root = mount.root;

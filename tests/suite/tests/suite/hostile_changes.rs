@@ -6,7 +6,7 @@ use portcullis_suite::site::Site;
 use portcullis_suite::{tree, view};
 use portcullis_transport::{CallError, Connection, Connector, Role};
 use portcullis_wire::Reply;
-use portcullis_wire::message::Mutation;
+use portcullis_wire::message::{Mutated, Mutation};
 
 fn start() -> (tempfile::TempDir, Site, tokio::runtime::Runtime) {
     let dir = tempfile::tempdir().expect("a directory");
@@ -27,6 +27,14 @@ fn status<T: std::fmt::Debug>(result: Result<T, CallError>) -> Status {
     match result {
         Err(CallError::Failed(failure)) => failure.status,
         other => panic!("{other:?} where a failure belongs"),
+    }
+}
+
+/// What was made.
+fn made(answer: Result<Reply, CallError>) -> Handle {
+    match answer {
+        Ok(Reply::Mutated { result: Mutated::Entry(entry), .. }) => entry.handle,
+        other => panic!("{other:?} where an entry belongs"),
     }
 }
 
@@ -124,17 +132,17 @@ fn an_operation_that_arrives_twice_is_done_once() {
         let Ok(Reply::Attached { root, life, .. }) = attached else { panic!("{attached:?}") };
         let mkdir = Mutation::Mkdir { dir: root.handle, name: b"made".to_vec(), mode: 0o755 };
         let first = connection.call(&dial::mutation(1, life, false, mkdir.clone())).await;
-        let Ok(Reply::Mutated { result: first, .. }) = first else { panic!("{first:?}") };
+        let first = made(first);
         let again = connection.call(&dial::mutation(1, life, true, mkdir.clone())).await;
-        let Ok(Reply::Mutated { result: again, .. }) = again else { panic!("{again:?}") };
-        assert_eq!(again, first, "not EEXIST");
+        assert_eq!(made(again), first, "not EEXIST");
         let (_second, other) = client(&site).await;
         dial::attach(&other).await;
         let third = other.call(&dial::mutation(1, life, true, mkdir.clone())).await;
-        assert!(matches!(third, Ok(Reply::Mutated { .. })), "over another connection: {third:?}");
+        assert_eq!(made(third), first, "over another connection");
         // Another number is another operation.
-        let new = status(connection.call(&dial::mutation(2, life, false, mkdir)).await);
-        assert_eq!(new, Status::Exists);
+        let new = other.call(&dial::mutation(2, life, false, mkdir)).await;
+        let Err(CallError::Failed(failure)) = new else { panic!("{new:?}") };
+        assert_eq!(failure.status, Status::Exists, "{failure}");
     });
     assert!(dir.path().join("export/made").is_dir());
 }

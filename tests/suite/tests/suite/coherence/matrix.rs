@@ -2,7 +2,7 @@
 //! system.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use portcullis_suite::share::{Layout, Share};
@@ -12,6 +12,8 @@ use super::case::{CHANGES, Case, Change, Look};
 
 /// Checks that the quiet matrix makes at least.
 const CHECKS_MIN: usize = 2_000;
+/// Cases that share a directory in which everybody is at work.
+const BUSY_CASES: usize = 20;
 /// How long a direct change may stay unseen: far more than it takes, for a machine that is busy
 /// with other things.
 const DIRECT_LIMIT: Duration = Duration::from_secs(2);
@@ -170,34 +172,34 @@ fn an_acknowledged_change_is_seen_by_the_next_request() {
 #[test]
 fn it_is_also_seen_while_all_mounts_change_the_directory() {
     let name = "it_is_also_seen_while_all_mounts_change_the_directory";
-    let checks = checks(1, |number| ("busy".into(), format!("case-{number:05}-")));
+    // One directory after the other, so that none is long.
+    let busy = |number: usize| PathBuf::from(format!("busy-{:03}", number / BUSY_CASES));
+    let checks = checks(1, |number| (busy(number), format!("case-{number:05}-")));
     let dir = prepare(&checks);
     let layout =
         Layout { export: Some(dir.path().join("export")), mounts: &[0, 0, 1], ..Layout::default() };
     let Some(share) = Share::start(name, &layout) else { return };
-    let is_over = AtomicBool::new(false);
+    let (is_over, current) = (AtomicBool::new(false), AtomicUsize::new(0));
     let mut tally = Tally::default();
     let rounds = std::thread::scope(|scope| {
-        let noise: Vec<_> = [0, 1, 2]
-            .map(|mount| share.mount(mount).join("busy"))
-            .into_iter()
-            .enumerate()
-            .map(|(mount, dir)| {
-                scope.spawn({
-                    let is_over = &is_over;
-                    move || make_noise(&dir, mount, is_over)
+        let (is_over, current, busy) = (&is_over, &current, &busy);
+        let noise: Vec<_> = (0..3)
+            .map(|mount| {
+                let root = share.mount(mount);
+                scope.spawn(move || {
+                    let dir = || root.join(busy(current.load(Ordering::Relaxed)));
+                    make_noise(dir, mount, is_over)
                 })
             })
             .collect();
-        let end = OnDrop(&is_over);
-        for check in &checks {
+        let end = OnDrop(is_over);
+        for (number, check) in checks.iter().enumerate() {
+            current.store(number, Ordering::Relaxed);
             tally.run(&share, check);
         }
         drop(end);
-        noise
-            .into_iter()
-            .map(|thread| thread.join().expect("no operation fails"))
-            .collect::<Vec<_>>()
+        let rounds = noise.into_iter().map(|thread| thread.join().expect("no operation fails"));
+        rounds.collect::<Vec<_>>()
     });
     println!("rounds of noise by each mount: {rounds:?}");
     tally.report();
@@ -224,10 +226,11 @@ fn prepare(checks: &[Check]) -> tempfile::TempDir {
     dir
 }
 
-fn make_noise(dir: &Path, mount: usize, is_over: &AtomicBool) -> usize {
-    let [one, other] = ["one", "other"].map(|name| dir.join(format!("noise-{mount}-{name}")));
+fn make_noise(dir: impl Fn() -> PathBuf, mount: usize, is_over: &AtomicBool) -> usize {
     let mut rounds = 0;
     while !is_over.load(Ordering::Relaxed) {
+        let dir = dir();
+        let [one, other] = ["one", "other"].map(|name| dir.join(format!("noise-{mount}-{name}")));
         std::fs::write(&one, "noise").expect("a file");
         std::fs::rename(&one, &other).expect("renamed");
         assert!(std::fs::metadata(&one).is_err(), "the old name is gone");

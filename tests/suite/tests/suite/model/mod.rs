@@ -59,7 +59,12 @@ fn compare(share: &Share, seed: u64, steps: usize) {
         let locally = below.apply(0, &step);
         let told = mounts.apply(mount, &step);
         trail.push(format!("{number}: mount {mount}: {step:?}: {expected}"));
-        let recent = || trail[trail.len().saturating_sub(25)..].join("\n");
+        let recent = || {
+            let all = std::env::temp_dir().join(format!("portcullis-model-{seed}.txt"));
+            let kept = std::fs::write(&all, trail.join("\n"));
+            let recent = trail[trail.len().saturating_sub(25)..].join("\n");
+            format!("{recent}\n(all steps: {}, {kept:?})", all.display())
+        };
         assert_eq!(
             locally,
             expected,

@@ -33,6 +33,8 @@ use crate::locks::Locks;
 use crate::operations::Operations;
 use crate::session::{Forgetting, Session};
 
+/// How long one of many attempts to connect may take.
+const CONNECT_MS: u64 = 2_000;
 /// How long a gateway may take to answer the first request of a connection.
 const ATTACH_MS: u64 = 10_000;
 /// How long a new session waits for all to be forgotten that the last one told.
@@ -280,7 +282,14 @@ impl Link {
 
     async fn begin_session(&self, dial: &mut Dial) -> Result<Arc<Session>, ClientError> {
         let last = self.live.lock().clone();
-        let connection = dial.dialer.connect().await?;
+        let connection = if self.persists() {
+            // It is tried again, with better luck than the packets that went to nobody.
+            let limit = Duration::from_millis(CONNECT_MS);
+            let connected = timeout(limit, dial.dialer.connect()).await;
+            connected.unwrap_or_else(|_| Err(self.timed_out(CONNECT_MS)))?
+        } else {
+            dial.dialer.connect().await?
+        };
         let epoch = self.dials.load(Ordering::Acquire) + 1;
         if epoch > 1 {
             info!(gateway = self.gateway, "connected again");

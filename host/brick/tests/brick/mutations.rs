@@ -132,6 +132,10 @@ on_each_kind! {
         assert_eq!(hidden.map(|entry| entry.kind), Err(Status::NotFound));
         let released = client.connection.call(&Request::Release { file, unlock: None }).await;
         assert_eq!(released.expect("released"), Reply::Done);
+        // It is kept for a moment yet, for those who were just told of it.
+        while brick.getattr(handle).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
         assert_eq!(brick.getattr(handle).await.map(|attr| attr.nlink), Err(Status::Stale));
     }
 

@@ -95,6 +95,22 @@ impl DirectoryBuffer {
         .filter(|&nodeid| nodeid != 0)
     }
 
+    /// Has the kernel ask again for every name packed, before it believes one.
+    pub fn distrust(&mut self) {
+        if !self.plus {
+            return;
+        }
+        let mut at = 0;
+        while let Some(Ok((mut entry, tail))) = self.bytes.get(at..).map(EntryOut::read_from_prefix)
+        {
+            let Ok((dirent, _)) = Dirent::read_from_prefix(tail) else { return };
+            (entry.entry_valid, entry.entry_valid_nsec) = (0, 0);
+            (entry.attr_valid, entry.attr_valid_nsec) = (0, 0);
+            self.bytes[at..at + size_of::<EntryOut>()].copy_from_slice(entry.as_bytes());
+            at += self.record_len(dirent.namelen as usize);
+        }
+    }
+
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -115,6 +131,26 @@ mod tests {
 
     fn node(nodeid: u64) -> Option<EntryOut> {
         Some(EntryOut { nodeid, ..EntryOut::default() })
+    }
+
+    #[test]
+    fn names_that_are_distrusted_are_believed_for_no_time() {
+        let mut buffer = DirectoryBuffer::new(4096, true);
+        let valid = |nodeid| {
+            Some(EntryOut { nodeid, entry_valid: 1, attr_valid_nsec: 1, ..EntryOut::default() })
+        };
+        assert!(buffer.push(&entry(b"a", 1), || valid(5)));
+        assert!(buffer.push(&entry(b"much longer", 2), || None));
+        assert!(buffer.push(&entry(b"c", 3), || valid(6)));
+        let before = buffer.bytes().len();
+        buffer.distrust();
+        assert_eq!(buffer.bytes().len(), before);
+        assert_eq!(buffer.nodeids().collect::<Vec<_>>(), [5, 6]);
+        let (first, _) = EntryOut::read_from_prefix(buffer.bytes()).expect("whole");
+        assert_eq!((first.nodeid, first.entry_valid, first.attr_valid_nsec), (5, 0, 0));
+        let last = buffer.bytes().len() - buffer.record_len(1);
+        let (last, _) = EntryOut::read_from_prefix(&buffer.bytes()[last..]).expect("whole");
+        assert_eq!((last.nodeid, last.entry_valid, last.attr_valid_nsec), (6, 0, 0));
     }
 
     #[test]

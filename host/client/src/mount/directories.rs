@@ -24,6 +24,7 @@ use super::attr::errno_of_handle;
 use super::fence::{Fence, Stamp};
 use super::inodes::Inode;
 use super::positions::{Position, Positions};
+use super::under_way::Listed;
 use crate::{Client, Listing};
 
 /// A listing that nobody read on for this long is given up.
@@ -35,6 +36,8 @@ const DOTS: u64 = 2;
 pub(super) struct Directory {
     pub(super) inode: Inode,
     pub(super) nodeid: u64,
+    /// What the kernel was given last and may still be entering into its cache.
+    pub(super) listed: Mutex<Option<Listed>>,
     /// Readers of one open directory take turns.
     stream: tokio::sync::Mutex<Stream>,
 }
@@ -91,7 +94,7 @@ impl Directory {
             end: None,
             touched: Instant::now(),
         };
-        Self { inode, nodeid, stream: tokio::sync::Mutex::new(stream) }
+        Self { inode, nodeid, listed: Mutex::default(), stream: tokio::sync::Mutex::new(stream) }
     }
 
     /// Fills `sink` with the entries after `offset`. At the end of a listing that is not complete

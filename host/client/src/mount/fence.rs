@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use portcullis_core::Handle;
 use portcullis_core::watch::Change;
 
@@ -23,6 +23,9 @@ pub(super) struct Fence {
     hasher: RandomState,
     count: AtomicU64,
     recent: Mutex<VecDeque<u64>>,
+    /// Held for reading while an answer goes out, so that nothing is entered between the last look
+    /// and the kernel's taking it.
+    answering: RwLock<()>,
 }
 
 /// The moment at which something was asked.
@@ -38,7 +41,12 @@ enum Key<'a> {
 
 impl Fence {
     pub(super) fn new() -> Self {
-        Self { hasher: RandomState::new(), count: AtomicU64::new(0), recent: Mutex::default() }
+        Self {
+            hasher: RandomState::new(),
+            count: AtomicU64::new(0),
+            recent: Mutex::default(),
+            answering: RwLock::new(()),
+        }
     }
 
     /// Call it before something is asked.
@@ -46,8 +54,15 @@ impl Fence {
         Stamp(self.count.load(Ordering::SeqCst))
     }
 
+    /// Whether nothing at all was forgotten since; that stays so while the guard is held.
+    pub(super) fn answering(&self, stamp: Stamp) -> (bool, RwLockReadGuard<'_, ()>) {
+        let guard = self.answering.read();
+        (self.stamp() == stamp, guard)
+    }
+
     /// Something is no longer true.
     pub(super) fn enter(&self, changes: &[Change]) {
+        let _answers_wait = self.answering.write();
         let mut recent = self.recent.lock();
         for change in changes {
             if recent.len() == RECENT_MAX {

@@ -176,6 +176,10 @@ impl Volume {
             let writing = volume.under_way.begin(file.nodeid, Work::Writing);
             let written = file.file.write(by, write.offset, data, write.kill_suidgid).await;
             let written = volume.changed(written)?;
+            if write.kill_suidgid {
+                // The kernel keeps the mode that it knew.
+                volume.kernel.drop_attrs(&[file.nodeid]);
+            }
             if file.file.appends() {
                 volume.drop_pages(file.nodeid).await;
             }

@@ -107,7 +107,8 @@ impl Kernel {
         matches!(timeout(limit, dropping).await, Ok(Ok(true)))
     }
 
-    fn drop_attrs(&self, nodeids: &[u64]) -> bool {
+    /// Has the kernel ask again for attributes; never waits.
+    pub(super) fn drop_attrs(&self, nodeids: &[u64]) -> bool {
         let Some(notifier) = self.notifier.get() else { return true };
         nodeids.iter().all(|&nodeid| told("inval_inode", notifier.inval_inode(nodeid, -1, 0)))
     }
@@ -160,8 +161,12 @@ impl Volume {
     async fn forget_names(&self, plan: &mut Plan) -> bool {
         let has_epoch = self.kernel.has_epoch.load(Ordering::Relaxed);
         let names = std::mem::take(&mut plan.names);
-        plan.epoch |= names.iter().any(|(dir, _)| self.under_way.is(*dir, Work::Names));
+        let dirs: Vec<u64> = names.iter().map(|(dir, _)| *dir).collect();
+        let everywhere = plan.epoch;
+        plan.epoch |= dirs.iter().any(|&dir| self.under_way.is(dir, Work::Names));
         if plan.epoch && has_epoch {
+            // Names of a listing are entered in the epoch in which that is done.
+            self.under_way.entered(if everywhere { &[] } else { &dirs }).await;
             return self.kernel.next_epoch();
         }
         let limit_ms = if has_epoch { SHORT_MS } else { LONG_MS / 5 };
@@ -171,6 +176,7 @@ impl Volume {
                 return true;
             }
         } else if has_epoch {
+            self.under_way.entered(&dirs).await;
             return self.kernel.next_epoch();
         }
         if !self.kernel.distrusts_names.swap(true, Ordering::Relaxed) {

@@ -8,6 +8,7 @@ use portcullis_fuse::{Caller, Delivery, Errno, Reply, reply};
 
 use super::attr::errno_of_handle;
 use super::directories::{Directory, Item, Sink};
+use super::fence::Stamp;
 use super::inodes::Inode;
 use super::under_way::Work;
 use super::volume::Volume;
@@ -38,11 +39,14 @@ impl Volume {
             return reply.error(Errno::BADF);
         };
         let under_way = self.under_way.begin(dir.nodeid, Work::Names);
-        let volume = self.clone();
+        // The kernel asks for more: it has entered what it was given before.
+        drop(dir.listed.lock().take());
+        let (volume, open) = (self.clone(), dir.clone());
         let mut packed = Packed {
             buffer: reply.buffer(),
             volume: volume.clone(),
             dir: dir.inode.clone(),
+            stamp: self.fence.stamp(),
             taken: false,
         };
         let ask = async move {
@@ -51,6 +55,12 @@ impl Volume {
         };
         super::task::answer(&self.runtime, caller, reply, ask, move |reply, mut packed| {
             let _under_way = under_way;
+            let volume = packed.volume.clone();
+            let (holds, _answering) = volume.fence.answering(packed.stamp);
+            if !holds {
+                packed.buffer.distrust();
+            }
+            *open.listed.lock() = Some(volume.under_way.listed(open.nodeid));
             packed.taken = reply.directory(&packed.buffer) == Delivery::Taken;
         });
     }
@@ -80,6 +90,8 @@ struct Packed {
     buffer: DirectoryBuffer,
     volume: Arc<Volume>,
     dir: Inode,
+    /// Before the first of them was looked at.
+    stamp: Stamp,
     taken: bool,
 }
 

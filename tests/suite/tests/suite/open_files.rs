@@ -102,6 +102,28 @@ fn what_is_written_through_one_mount_is_read_through_the_open_file_of_another() 
     }
 }
 
+/// A mount keeps pages that it has only written, and never read or asked for: it is told when they
+/// change. S-COH-1.
+#[test]
+fn pages_that_were_only_written_are_not_kept_too_long() {
+    let name = "pages_that_were_only_written_are_not_kept_too_long";
+    let Some(share) = Share::three(name) else { return };
+    for other in [1, 2] {
+        let path = format!("f{other}");
+        fs::write(share.mount(0).join(&path), vec![b'0'; 20_000]).expect("a file");
+        let (one, two) = (open(&share.mount(0).join(&path)), open(&share.mount(other).join(&path)));
+        for round in 0..10 {
+            // What the first mount was told before is used up by this change.
+            two.set_len(round).expect("truncated");
+            one.write_all_at(&[b'c'; 20_000], 1).expect("written");
+            two.write_all_at(&[b'j'; 20_000], 4_096).expect("written");
+            let mut bytes = [0; 4_096];
+            one.read_exact_at(&mut bytes, 1).expect("read");
+            assert_eq!(bytes[4_095], b'j', "round {round}, mount {other}");
+        }
+    }
+}
+
 /// The working directory of a process is removed by another mount.
 #[test]
 fn a_removed_directory_is_empty_and_takes_nothing() {

@@ -122,6 +122,9 @@ async fn apply(
         let mut changes = Changes::default();
         let applier = Applier { tree: &at, asker: &asker, caller: &caller, body: &body };
         let result = applier.apply(mutation, &mut changes);
+        if at.orphans.has_made_dir() {
+            changes.attr(*at.handles.root());
+        }
         Ok((result, changes.into_vec()))
     };
     let (result, changes) = match tree.workers.run(work).await {

@@ -56,6 +56,8 @@ pub(crate) struct Orphans {
     /// until then.
     returning_until: Instant,
     warned: AtomicBool,
+    /// The hidden directory was made, and nobody was told yet.
+    made_dir: AtomicBool,
 }
 
 #[derive(Default)]
@@ -148,6 +150,7 @@ impl Orphans {
             born_before: now(),
             returning_until: Instant::now() + grace,
             warned: AtomicBool::new(false),
+            made_dir: AtomicBool::new(false),
         };
         match orphans.adopt() {
             Ok(0) | Err(Errno::NOENT) => {}
@@ -190,6 +193,12 @@ impl Orphans {
         let mut table = self.when_free(handle);
         table.files.entry(*handle).or_default().holders += 1;
         Held { orphans: self.clone(), handle: *handle, lost: AtomicBool::new(false) }
+    }
+
+    /// Whether the hidden directory was made since this was asked last: then the attributes of the
+    /// root are others than were told.
+    pub(crate) fn has_made_dir(&self) -> bool {
+        self.made_dir.swap(false, Ordering::Relaxed)
     }
 
     /// What a file's attributes are told to be.
@@ -305,7 +314,9 @@ impl Orphans {
             table.orphans -= usize::from(orphan.is_some());
             orphan
         };
-        if let (Some(orphan), Ok(dir)) = (orphan, self.dir()) {
+        if let Some(orphan) = orphan
+            && let Ok(dir) = self.dir()
+        {
             self.unlink(&dir, orphan);
         }
     }
@@ -383,7 +394,8 @@ impl Orphans {
         }
         let export = self.handles.export();
         match mkdirat(export.root(), ORPHANS_DIR, Mode::RWXU) {
-            Ok(()) | Err(Errno::EXIST) => {}
+            Ok(()) => self.made_dir.store(true, Ordering::Relaxed),
+            Err(Errno::EXIST) => {}
             Err(error) => return Err(error),
         }
         let fd: OwnedFd = export.open_name(export.root(), ORPHANS_DIR)?;

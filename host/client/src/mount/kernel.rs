@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use portcullis_core::Status;
 use portcullis_core::watch::Change;
 use portcullis_fuse::{Errno, Notifier};
 use tokio::sync::mpsc;
@@ -32,6 +33,8 @@ use crate::session::Forgetting;
 const SHORT_MS: u64 = 20;
 /// How long anything else is waited for: less than a lease, which ends without an answer.
 const LONG_MS: u64 = 2_500;
+/// Names in one word of changes that are looked at for a rename.
+const RENAMED_MAX: usize = 8;
 /// Files whose attributes are forgotten one by one where everything is to be forgotten; what more
 /// there are the kernel believes no longer than the lease.
 const INODES_MAX: usize = 32 * 1024;
@@ -94,12 +97,13 @@ impl Kernel {
         }
     }
 
-    async fn drop_names(&self, names: Vec<(u64, Vec<u8>)>, limit_ms: u64) -> bool {
+    /// Has the kernel look names up again, or, where they are `gone`, take them out of its cache.
+    async fn drop_names(&self, names: Vec<(u64, Vec<u8>)>, gone: bool, limit_ms: u64) -> bool {
         let Some(notifier) = self.notifier.get().cloned() else { return true };
         let dropping = spawn_blocking(move || {
             let drop_name = |(dir, name): &(u64, Vec<u8>)| {
                 // What is open or mounted below stays where the name still is the same file.
-                told("inval_entry", notifier.inval_entry(*dir, name, true))
+                told("inval_entry", notifier.inval_entry(*dir, name, !gone))
             };
             names.iter().all(drop_name)
         });
@@ -152,7 +156,11 @@ impl Volume {
             let (volume, attrs) = (self.clone(), std::mem::take(&mut plan.attrs));
             spawn_blocking(move || volume.kernel.drop_attrs(&attrs)).await.unwrap_or(false)
         };
+        // A rename changes two names at least. Many at once are something else.
+        let is_rename = (2..=RENAMED_MAX).contains(&plan.names.len());
+        let moved = if is_rename { plan.names.clone() } else { Vec::new() };
         whole &= self.forget_names(&mut plan).await;
+        self.forget_moved(moved).await;
         whole &= self.forget_pages(&plan).await;
         debug!(?changes, whole, "forgotten");
         whole
@@ -170,7 +178,7 @@ impl Volume {
             return self.kernel.next_epoch();
         }
         let limit_ms = if has_epoch { SHORT_MS } else { LONG_MS / 5 };
-        if names.is_empty() && !plan.epoch || self.kernel.drop_names(names, limit_ms).await {
+        if names.is_empty() && !plan.epoch || self.kernel.drop_names(names, false, limit_ms).await {
             // Without epochs, not all names can be dropped one by one.
             if !plan.epoch {
                 return true;
@@ -185,6 +193,24 @@ impl Volume {
             );
         }
         false
+    }
+
+    /// Takes the names that are gone out of the kernel's cache. A directory that it still has under
+    /// an old name cannot be renamed by its new one: that would take a lock which the rename has
+    /// (`__d_unalias` in fs/dcache.c), and ends in ESTALE.
+    async fn forget_moved(&self, names: Vec<(u64, Vec<u8>)>) {
+        let mut gone = Vec::new();
+        for (dir, name) in names {
+            let Some(inode) = self.inodes.get(dir) else { continue };
+            let found = self.client.lookup(&inode.handle, &name).await;
+            if found.is_err_and(|error| error.status() == Status::NotFound) {
+                gone.push((dir, name));
+            }
+        }
+        if !gone.is_empty() {
+            // Where it takes longer it is done later.
+            self.kernel.drop_names(gone, true, SHORT_MS).await;
+        }
     }
 
     async fn forget_pages(self: &Arc<Self>, plan: &Plan) -> bool {

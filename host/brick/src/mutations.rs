@@ -269,6 +269,7 @@ impl Applier<'_> {
             }
             Mutation::Write { file, offset_bytes, kill_set_id, len_bytes: _ } => {
                 let file = files.get(file)?;
+                self.watch_content(file.handle());
                 let offset = (!file.is_append).then_some(offset_bytes);
                 let kill = kill_set_id.then_some(caller);
                 let written = mutate::write(file.content(), offset, self.body, kill, changes)?;
@@ -276,12 +277,14 @@ impl Applier<'_> {
             }
             Mutation::Fallocate { file, mode, offset_bytes, len_bytes } => {
                 let file = files.get(file)?;
+                self.watch_content(file.handle());
                 let at = file.content();
                 mutate::allocate(at, mode, offset_bytes, len_bytes, kill, changes)?;
                 Ok(Mutated::Done)
             }
             Mutation::CopyFileRange { file, offset_bytes, to_file, to_offset_bytes, len_bytes } => {
                 let (from, to) = (files.get(file)?, files.get(to_file)?);
+                self.watch_content(to.handle());
                 let from = (from.content(), offset_bytes);
                 let to = (to.content(), to_offset_bytes);
                 let len_bytes = mutate::copy_file_range(from, to, len_bytes, kill, changes)?;
@@ -317,6 +320,14 @@ impl Applier<'_> {
         };
         if self.asker.watcher.is_some() && is_empty() != Some(true) {
             changes.names(entry.handle);
+        }
+    }
+
+    /// The one who asks may keep the content that it writes. Changes of other programs are looked
+    /// for since the file was opened.
+    fn watch_content(&self, handle: &Handle) {
+        if let Some(watcher) = &self.asker.watcher {
+            watcher.session().watched.watch_attr(handle);
         }
     }
 

@@ -52,7 +52,8 @@ impl Opened {
     }
 
     fn directory() -> Directory {
-        let inode = Inode { handle: handle(ROOT), ino: 1000, parent_ino: 1000, target: None };
+        let inode =
+            Inode { handle: handle(ROOT), ino: 1000, parent_ino: 1000, is_dir: true, target: None };
         Directory::new(inode, 1)
     }
 
@@ -168,7 +169,7 @@ async fn a_partial_listing_shows_all_it_has_and_then_fails() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_directory_that_is_gone_is_stale() {
     let opened = Opened::new(0).await;
-    let inode = Inode { handle: handle(77), ino: 1, parent_ino: 1, target: None };
+    let inode = Inode { handle: handle(77), ino: 1, parent_ino: 1, is_dir: true, target: None };
     let gone = Opened { directory: Directory::new(inode, 1), ..opened };
     // The dots are the kernel's in any case.
     assert_eq!(gone.read(0, 1000).await.map(|dots| dots.len()), Ok(2));

@@ -1,5 +1,10 @@
 //! Which file each nodeid stands for.
 //!
+//! A directory that somebody else has moved elsewhere gets another nodeid when it is found there. The
+//! kernel keeps one place for each directory inode; where it cannot give up the old one, since
+//! something below is open or somebody's working directory, it could not rename the directory by
+//! its new name (`__d_unalias` in fs/dcache.c: ESTALE). All nodeids of a file are told of changes.
+//!
 //! A nodeid is `generation << 32 | slot + 1`: slots are used again, nodeids never. The table holds
 //! a file for as long as the kernel holds references to it, so it is as large as the kernel's own
 //! inode cache makes it, at a tenth of its memory.
@@ -18,6 +23,8 @@ pub(super) struct Inode {
     pub(super) ino: u64,
     /// Inode number of the directory it was last found in: what `..` shows.
     pub(super) parent_ino: u64,
+    /// Whether it is a directory, which is in one place only.
+    pub(super) is_dir: bool,
     /// Target of a symbolic link, which cannot change while the file lives.
     pub(super) target: Option<Box<[u8]>>,
 }
@@ -87,12 +94,27 @@ impl Slot {
 }
 
 impl Table {
-    /// The nodeid of a file that the kernel knows.
-    pub(super) fn find(&self, handle: &Handle) -> Option<u64> {
-        let hash = self.hasher.hash_one(handle);
-        let is_it = |slot: &Slot| slot.inode.as_ref().is_some_and(|i| i.handle == *handle);
-        let index = *self.by_handle.find(hash, |&index| is_it(&self.slots[index as usize]))?;
-        Some(nodeid(index, self.slots[index as usize].generation))
+    /// The nodeids of a file that the kernel knows: one, mostly.
+    pub(super) fn find(&self, handle: &Handle) -> Vec<u64> {
+        let indices = self.indices(handle);
+        indices.map(|index| nodeid(index, self.slots[index as usize].generation)).collect()
+    }
+
+    fn indices(&self, handle: &Handle) -> impl Iterator<Item = u32> + use<'_> {
+        let (hash, handle) = (self.hasher.hash_one(handle), *handle);
+        let is_it = move |slot: &Slot| slot.inode.as_ref().is_some_and(|i| i.handle == handle);
+        let found = self.by_handle.iter_hash(hash).copied();
+        found.filter(move |&index| is_it(&self.slots[index as usize]))
+    }
+
+    /// The kernel itself has moved a file into the directory with this inode number.
+    pub(super) fn moved(&mut self, handle: &Handle, parent_ino: u64) {
+        let indices: Vec<u32> = self.indices(handle).collect();
+        for index in indices {
+            if let Some(inode) = &mut self.slots[index as usize].inode {
+                inode.parent_ino = parent_ino;
+            }
+        }
     }
 
     /// The files that the kernel knows.
@@ -132,8 +154,14 @@ impl Table {
     pub(super) fn reference(&mut self, inode: Inode) -> Option<u64> {
         let Self { slots, by_handle, hasher, free } = self;
         let hash = hasher.hash_one(inode.handle);
-        let is_same = |slot: &Slot| slot.inode.as_ref().is_some_and(|i| i.handle == inode.handle);
-        if let Some(&index) = by_handle.find(hash, |&index| is_same(&slots[index as usize])) {
+        let is_same = |index: u32| {
+            let known = slots[index as usize].inode.as_ref();
+            known.is_some_and(|known| {
+                let is_elsewhere = inode.is_dir && known.parent_ino != inode.parent_ino;
+                known.handle == inode.handle && (index == 0 || !is_elsewhere)
+            })
+        };
+        if let Some(&index) = by_handle.find(hash, |&index| is_same(index)) {
             let slot = &mut slots[index as usize];
             slot.nlookup += 1;
             if let Some(known) = &mut slot.inode {
@@ -204,7 +232,7 @@ mod tests {
 
     fn inode(n: u64) -> Inode {
         let handle = Handle::new(&n.to_le_bytes()).unwrap();
-        Inode { handle, ino: n, parent_ino: 1, target: None }
+        Inode { handle, ino: n, parent_ino: 1, is_dir: false, target: None }
     }
 
     fn table() -> Inodes {
@@ -252,6 +280,25 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_found_elsewhere_has_another_nodeid_unless_the_kernel_moved_it() {
+        let inodes = table();
+        let dir = |parent_ino| Inode { is_dir: true, parent_ino, ..inode(2) };
+        let first = inodes.lock().reference(dir(1)).unwrap();
+        assert_eq!(inodes.lock().reference(dir(1)), Some(first));
+        let second = inodes.lock().reference(dir(7)).unwrap();
+        assert_ne!(first, second);
+        let mut both = inodes.lock().find(&dir(1).handle);
+        both.sort_unstable();
+        assert_eq!(both, [first.min(second), first.max(second)]);
+        inodes.forget(first, 2);
+        assert_eq!(inodes.lock().find(&dir(1).handle), [second]);
+        inodes.lock().moved(&dir(1).handle, 9);
+        assert_eq!(inodes.lock().reference(dir(9)), Some(second));
+        let file = inodes.lock().reference(inode(3)).unwrap();
+        assert_eq!(inodes.lock().reference(Inode { parent_ino: 7, ..inode(3) }), Some(file));
+    }
+
+    #[test]
     fn a_target_once_known_is_kept() {
         let inodes = table();
         let link = Inode { target: Some(b"there".as_slice().into()), ..inode(2) };
@@ -282,10 +329,10 @@ mod tests {
         let inodes = table();
         let mut table = inodes.lock();
         let file = table.reference(inode(2)).unwrap();
-        assert_eq!(table.find(&inode(2).handle), Some(file));
+        assert_eq!(table.find(&inode(2).handle), [file]);
         assert_eq!((table.len(), table.nodeids()), (2, vec![ROOT_ID, file]));
         table.forget(file, 1);
-        assert_eq!(table.find(&inode(2).handle), None);
+        assert!(table.find(&inode(2).handle).is_empty());
         assert_eq!((table.len(), table.nodeids()), (1, vec![ROOT_ID]));
     }
 

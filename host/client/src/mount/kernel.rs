@@ -248,18 +248,19 @@ impl Volume {
         for change in changes {
             match change {
                 Change::Attr { handle } => {
-                    let Some(nodeid) = inodes.find(handle) else { continue };
-                    if inodes.forget_content(nodeid) {
-                        plan.pages.push(nodeid);
-                    } else {
-                        plan.attrs.push(nodeid);
+                    for nodeid in inodes.find(handle) {
+                        if inodes.forget_content(nodeid) {
+                            plan.pages.push(nodeid);
+                        } else {
+                            plan.attrs.push(nodeid);
+                        }
                     }
                 }
                 Change::Name { dir, name } => {
-                    let Some(dir) = inodes.find(dir) else { continue };
-                    plan.names.push((dir, name.clone()));
+                    let dirs = inodes.find(dir).into_iter();
+                    plan.names.extend(dirs.map(|dir| (dir, name.clone())));
                 }
-                Change::Names { dir } => plan.epoch |= inodes.find(dir).is_some(),
+                Change::Names { dir } => plan.epoch |= !inodes.find(dir).is_empty(),
                 Change::All => plan.all = true,
             }
         }

@@ -118,7 +118,13 @@ pub async fn run(
     let forgettings = client.forgettings();
     let volume = Arc::new(Volume::new(client, &root.handle, &attr, options));
     // So that there is always a last answer for df; where there is none yet, it is asked again.
-    let root = Inode { handle: root.handle, ino: attr.ino, parent_ino: attr.ino, target: None };
+    let root = Inode {
+        handle: root.handle,
+        ino: attr.ino,
+        parent_ino: attr.ino,
+        is_dir: true,
+        target: None,
+    };
     let _ = volume.ask_space(&root).await;
     let served = MountedVolume(volume.clone());
     let mountpoint = mountpoint.to_owned();

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use portcullis_core::cache::{Filled, Learnt};
 use portcullis_core::limits::{LINK_TARGET_LEN_MAX, NAME_LEN_MAX};
+use portcullis_core::watch::Change;
 use portcullis_core::{Entry, Handle};
 use portcullis_fuse::abi::decode_dev;
 use portcullis_fuse::request::{Mknod, Rename};
@@ -192,8 +193,9 @@ impl Volume {
         if !matches!(rename.flags, 0 | RENAME_NOREPLACE | RENAME_EXCHANGE) {
             return reply.error(Errno::INVAL);
         }
-        let (dir, new_dir) = match (self.inode(rename.parent), self.inode(rename.new_parent)) {
-            (Ok(dir), Ok(new_dir)) => (dir.handle, new_dir.handle),
+        let parents = (self.inode(rename.parent), self.inode(rename.new_parent));
+        let (dir, new_dir, new_ino) = match parents {
+            (Ok(dir), Ok(new_dir)) => (dir.handle, new_dir.handle, new_dir.ino),
             (Err(errno), _) | (_, Err(errno)) => return reply.error(errno),
         };
         let mutation = Mutation::Rename {
@@ -205,8 +207,10 @@ impl Volume {
         };
         let dirs = [rename.parent, rename.new_parent];
         let under_way = dirs.map(|dir| self.under_way.begin(dir, Work::Names));
+        let (parents, volume) = ([dir, new_dir], self.clone());
+        let renamed = move |changes: &[Change]| volume.renamed(parents, new_ino, changes);
         // Two names of one file stay both, so nothing is learnt.
-        self.change_names(caller, mutation, Vec::new(), reply, under_way);
+        self.change_names(caller, mutation, Vec::new(), reply, under_way, renamed);
     }
 
     /// Makes a name and answers with what it stands for.
@@ -282,7 +286,7 @@ impl Volume {
             Ok(dir) => {
                 let absent = Learnt::Absent { dir: dir.handle, name: name.to_vec() };
                 let mutation = mutation(dir.handle);
-                self.change_names(caller, mutation, vec![absent], reply, under_way);
+                self.change_names(caller, mutation, vec![absent], reply, under_way, |_| {});
             }
             Err(errno) => reply.error(errno),
         }
@@ -296,6 +300,7 @@ impl Volume {
         learnt: Vec<Learnt>,
         reply: Reply<reply::Done>,
         under_way: impl Send + 'static,
+        done: impl FnOnce(&[Change]) + Send + 'static,
     ) {
         let before = self.before();
         let (volume, by) = (self.clone(), on_behalf(caller));
@@ -307,8 +312,24 @@ impl Volume {
         answer(&self.runtime, caller, reply, ask, move |reply, changed: Changed<Mutated>| {
             let _under_way = under_way;
             volume.learnt(before, &changed.changes, &learnt);
+            done(&changed.changes);
             reply.done();
         });
+    }
+
+    /// The kernel moves a directory that it renames itself from one parent to the other.
+    fn renamed(&self, parents: [Handle; 2], new_ino: u64, changes: &[Change]) {
+        if parents[0] == parents[1] {
+            return;
+        }
+        let mut inodes = self.inodes.lock();
+        for change in changes {
+            if let Change::Attr { handle } = change
+                && !parents.contains(handle)
+            {
+                inodes.moved(handle, new_ino);
+            }
+        }
     }
 }
 

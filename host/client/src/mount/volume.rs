@@ -68,7 +68,13 @@ pub(super) type Found = (Entry, Attr);
 impl Volume {
     /// Call it within a runtime.
     pub(super) fn new(client: Client, root: &Handle, attr: &Attr, options: &MountOptions) -> Self {
-        let root = Inode { handle: *root, ino: attr.ino, parent_ino: attr.ino, target: None };
+        let root = Inode {
+            handle: *root,
+            ino: attr.ino,
+            parent_ino: attr.ino,
+            is_dir: true,
+            target: None,
+        };
         Self {
             client,
             runtime: runtime::Handle::current(),
@@ -273,7 +279,8 @@ impl Volume {
         let (entry, attr) = found;
         let kernel = to_kernel(&attr).ok_or(Errno::IO)?;
         let target = entry.target.map(Vec::into_boxed_slice);
-        let inode = Inode { handle: entry.handle, ino: attr.ino, parent_ino: dir.ino, target };
+        let (is_dir, parent_ino) = (attr.is_dir(), dir.ino);
+        let inode = Inode { handle: entry.handle, ino: attr.ino, parent_ino, is_dir, target };
         let nodeid = self.inodes.lock().reference(inode).ok_or(Errno::NOMEM)?;
         let entry_valid = self.name_ttl(stamp, &dir.handle, name);
         let attr_valid = self.attr_ttl(stamp, &entry.handle);

@@ -218,3 +218,21 @@ fn the_place_of_removed_files_cannot_be_named() {
     // Below the root it is a name like any other.
     fs::create_dir_all(root.join("d").join(ORPHANS)).expect("a directory");
 }
+
+/// The same for pages that were only read, time and again, through a file that stays open. S-COH-1.
+#[test]
+fn pages_that_were_only_read_are_not_kept_too_long() {
+    let name = "pages_that_were_only_read_are_not_kept_too_long";
+    let Some(share) = Share::three(name) else { return };
+    for other in [1, 2] {
+        let path = format!("f{other}");
+        fs::write(share.mount(0).join(&path), [b'0'; 100]).expect("a file");
+        let (one, two) = (open(&share.mount(0).join(&path)), open(&share.mount(other).join(&path)));
+        for round in 0..20_u8 {
+            two.write_all_at(&[round; 100], 0).expect("written");
+            let mut bytes = [0; 100];
+            one.read_exact_at(&mut bytes, 0).expect("read");
+            assert_eq!(bytes, [round; 100], "round {round}, mount {other}");
+        }
+    }
+}

@@ -184,3 +184,26 @@ fn one_removal_removes_a_whole_tree() {
         assert_eq!(view::kind(&root.join("tree")), "error 2");
     }
 }
+
+/// The kernel knew a directory at its old place, and could not rename it from the new one: ESTALE.
+#[test]
+fn a_directory_that_another_mount_moved_can_be_moved_on() {
+    let name = "a_directory_that_another_mount_moved_can_be_moved_on";
+    let Some(share) = Share::three(name) else { return };
+    for mover in [1, 2] {
+        let (one, other) = (share.mount(0), share.mount(mover));
+        for round in 0..10 {
+            let at = |name: &str| format!("{mover}-{round}-{name}");
+            for dir in [at("a"), at("b"), format!("{}/e", at("b"))] {
+                fs::create_dir(one.join(dir)).expect("a directory");
+            }
+            fs::write(one.join(at("b")).join("e/f"), "content").expect("a file");
+            assert_eq!(view::content(&one.join(at("b")).join("e/f")), "content");
+            let moved = fs::rename(other.join(at("b")).join("e"), other.join(at("a")).join("d"));
+            moved.expect("renamed");
+            let on = fs::rename(one.join(at("a")).join("d"), one.join(at("b")).join("x"));
+            assert!(on.is_ok(), "round {round}, after mount {mover}: {on:?}");
+            assert_eq!(view::content(&other.join(at("b")).join("x/f")), "content");
+        }
+    }
+}

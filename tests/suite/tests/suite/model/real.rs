@@ -79,7 +79,16 @@ fn on_names(root: &Path, step: &Step) -> Option<Told> {
             _ => fs::remove_file(at(name)).map(done),
         },
         Step::Rename { from, to, flags } => {
-            told(rustix::fs::renameat_with(CWD, at(from), CWD, at(to), *flags))
+            let rename = || rustix::fs::renameat_with(CWD, at(from), CWD, at(to), *flags);
+            let mut result = rename();
+            if result == Err(Errno::STALE) {
+                // The kernel knows the directory at another place, whence somebody else has moved
+                // it, and cannot take it from there under the locks of a rename where something
+                // below is open. It can while it looks.
+                let _ = (fs::symlink_metadata(at(from)), fs::symlink_metadata(at(to)));
+                result = rename();
+            }
+            told(result)
         }
         Step::Lstat { path } => fs::symlink_metadata(at(path)).map(|attr| attributes(&attr)),
         Step::Stat { path } => fs::metadata(at(path)).map(|attr| attributes(&attr)),

@@ -1,5 +1,5 @@
 //! Two bare quinn hops in a row: the floor of what passes through a gateway. The middle passes
-//! bytes on as they come; TLS and transport settings as in [`echo`](crate::echo), with windows as
+//! bytes on as they come; TLS and transport settings as in [`echo`], with windows as
 //! large as ours.
 
 use bytes::Bytes;

@@ -39,6 +39,7 @@ fn find(plants: &[Plant]) {
     }
 }
 
+/// S-STALE-2.
 #[test]
 fn planted_faults_are_found() {
     find(&PLANTS[..PLANTS.len() / 2]);

@@ -297,6 +297,7 @@ enum UnderWay {
 /// Questions, mutations of this tier and changes of others in any order, answered late and out of
 /// order. The model is every state that a name ever had; what counts is that no answer is older than
 /// the last change of that name that was acknowledged: a mutation answered, a change told.
+/// S-STALE-2.
 #[test]
 fn answers_that_come_late_and_in_any_order_bring_nothing_back() {
     for seed in 0..60 {
@@ -337,24 +338,7 @@ fn answers_that_come_late_and_in_any_order_bring_nothing_back() {
                 }
                 4..=7 if !under_way.is_empty() => {
                     let at = random.usize(0..under_way.len());
-                    let acknowledged = match under_way.swap_remove(at) {
-                        UnderWay::Lookup(ticket, filled) => {
-                            cache.fill(0, ticket, &filled);
-                            None
-                        }
-                        UnderWay::Listing(ticket, names) => {
-                            fill_asked(&cache, ticket, &names);
-                            None
-                        }
-                        UnderWay::Told { changes, state } => {
-                            cache.forget(&changes);
-                            Some((changes, state))
-                        }
-                        UnderWay::Mutation { stamp, changes, learnt, state } => {
-                            cache.learn(0, stamp, &changes, &[learnt]);
-                            Some((changes, state))
-                        }
-                    };
+                    let acknowledged = arrive(&cache, under_way.swap_remove(at));
                     if let Some((changes, state)) = acknowledged
                         && let [Change::Name { name, .. }] = &changes[..]
                     {
@@ -390,6 +374,28 @@ fn answers_that_come_late_and_in_any_order_bring_nothing_back() {
             }
         }
         assert!(hits > 50 && proven > 50, "seed {seed}: the cache hardly answers: {hits} {proven}");
+    }
+}
+
+/// What was under way arrives; answers the changes that are acknowledged with it.
+fn arrive(cache: &DentryCache<u32>, under_way: UnderWay) -> Option<(Vec<Change>, usize)> {
+    match under_way {
+        UnderWay::Lookup(ticket, filled) => {
+            cache.fill(0, ticket, &filled);
+            None
+        }
+        UnderWay::Listing(ticket, names) => {
+            fill_asked(cache, ticket, &names);
+            None
+        }
+        UnderWay::Told { changes, state } => {
+            cache.forget(&changes);
+            Some((changes, state))
+        }
+        UnderWay::Mutation { stamp, changes, learnt, state } => {
+            cache.learn(0, stamp, &changes, &[learnt]);
+            Some((changes, state))
+        }
     }
 }
 

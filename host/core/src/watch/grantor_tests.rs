@@ -1,3 +1,5 @@
+//! Who waits for whom, and until when.
+
 use super::*;
 use crate::limits::{CHANGES_QUEUED_MAX, CHANGES_TOLD_MAX, TELLS_IN_FLIGHT_MAX};
 use crate::testing::handle;

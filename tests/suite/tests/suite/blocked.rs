@@ -108,6 +108,7 @@ fn a_server_that_is_cut_off_keeps_nobody_from_dying() {
 }
 
 /// S-FAIL-5.
+/// S-FAIL-7.
 #[test]
 fn a_server_that_is_stopped_keeps_nobody_from_dying() {
     let name = "a_server_that_is_stopped_keeps_nobody_from_dying";

@@ -142,6 +142,7 @@ fn a_removed_directory_is_empty_and_takes_nothing() {
 }
 
 /// Another process holds it, over restarts of both servers. S-OPEN-1.
+/// S-OPEN-3.
 #[test]
 fn a_removed_file_is_kept_over_restarts() {
     let name = "a_removed_file_is_kept_over_restarts";

@@ -186,6 +186,7 @@ fn one_removal_removes_a_whole_tree() {
 }
 
 /// The kernel knew a directory at its old place, and could not rename it from the new one: ESTALE.
+/// S-COH-7.
 #[test]
 fn a_directory_that_another_mount_moved_can_be_moved_on() {
     let name = "a_directory_that_another_mount_moved_can_be_moved_on";

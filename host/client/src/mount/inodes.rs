@@ -107,12 +107,15 @@ impl Table {
         found.filter(move |&index| is_it(&self.slots[index as usize]))
     }
 
-    /// The kernel itself has moved a file into the directory with this inode number.
-    pub(super) fn moved(&mut self, handle: &Handle, parent_ino: u64) {
+    /// The kernel itself has moved a file from one of two directories, by inode number, to the
+    /// other.
+    pub(super) fn moved(&mut self, handle: &Handle, [one, other]: [u64; 2]) {
         let indices: Vec<u32> = self.indices(handle).collect();
         for index in indices {
-            if let Some(inode) = &mut self.slots[index as usize].inode {
-                inode.parent_ino = parent_ino;
+            match &mut self.slots[index as usize].inode {
+                Some(inode) if inode.parent_ino == one => inode.parent_ino = other,
+                Some(inode) if inode.parent_ino == other => inode.parent_ino = one,
+                _ => {}
             }
         }
     }
@@ -292,7 +295,7 @@ mod tests {
         assert_eq!(both, [first.min(second), first.max(second)]);
         inodes.forget(first, 2);
         assert_eq!(inodes.lock().find(&dir(1).handle), [second]);
-        inodes.lock().moved(&dir(1).handle, 9);
+        inodes.lock().moved(&dir(1).handle, [9, 7]);
         assert_eq!(inodes.lock().reference(dir(9)), Some(second));
         let file = inodes.lock().reference(inode(3)).unwrap();
         assert_eq!(inodes.lock().reference(Inode { parent_ino: 7, ..inode(3) }), Some(file));

@@ -194,8 +194,8 @@ impl Volume {
             return reply.error(Errno::INVAL);
         }
         let parents = (self.inode(rename.parent), self.inode(rename.new_parent));
-        let (dir, new_dir, new_ino) = match parents {
-            (Ok(dir), Ok(new_dir)) => (dir.handle, new_dir.handle, new_dir.ino),
+        let (dir, new_dir, inos) = match parents {
+            (Ok(dir), Ok(new_dir)) => (dir.handle, new_dir.handle, [dir.ino, new_dir.ino]),
             (Err(errno), _) | (_, Err(errno)) => return reply.error(errno),
         };
         let mutation = Mutation::Rename {
@@ -208,7 +208,7 @@ impl Volume {
         let dirs = [rename.parent, rename.new_parent];
         let under_way = dirs.map(|dir| self.under_way.begin(dir, Work::Names));
         let (parents, volume) = ([dir, new_dir], self.clone());
-        let renamed = move |changes: &[Change]| volume.renamed(parents, new_ino, changes);
+        let renamed = move |changes: &[Change]| volume.renamed(parents, inos, changes);
         // Two names of one file stay both, so nothing is learnt.
         self.change_names(caller, mutation, Vec::new(), reply, under_way, renamed);
     }
@@ -317,8 +317,9 @@ impl Volume {
         });
     }
 
-    /// The kernel moves a directory that it renames itself from one parent to the other.
-    fn renamed(&self, parents: [Handle; 2], new_ino: u64, changes: &[Change]) {
+    /// The kernel moves what it renames itself from one parent to the other, and what it exchanges
+    /// that for the other way; a file that was replaced is gone.
+    fn renamed(&self, parents: [Handle; 2], inos: [u64; 2], changes: &[Change]) {
         if parents[0] == parents[1] {
             return;
         }
@@ -327,7 +328,7 @@ impl Volume {
             if let Change::Attr { handle } = change
                 && !parents.contains(handle)
             {
-                inodes.moved(handle, new_ino);
+                inodes.moved(handle, inos);
             }
         }
     }

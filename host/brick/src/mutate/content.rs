@@ -106,7 +106,7 @@ fn all(
     Ok(done)
 }
 
-/// fallocate(2), in every mode that the file system has. `kill` as in [`write`].
+/// fallocate(2), in every mode that the file system has. `kill` as in [`write()`].
 pub(crate) fn allocate(
     file: Content<'_>,
     mode: u32,

@@ -9,7 +9,7 @@
 //!
 //! What must hold:
 //! - A watch is registered before the answer it belongs to is read, or the answer is read again:
-//!   [`Grantor::read`] and [`Grantor::changed_since`] tell whether something changed in between.
+//!   [`Grantor::read`] and [`Grantor::attr_changed_since`] tell whether it changed in between.
 //! - A change is made first, then told, then acknowledged to whoever asked for it.
 //! - A lease at the caching side ends before it ends at the answering side, whatever the network
 //!   does: it counts from when a renewal was sent, and [`LEASE_MS`] is shorter than

@@ -19,7 +19,7 @@ fn a_killed_reader_returns_at_once() {
     tree.file(b"file", b"x", Quirk::None);
     let observed = tree.observed();
     let mounted = mount(tree);
-    for (nth, signal) in [Signal::TERM, Signal::KILL, Signal::INT].into_iter().enumerate() {
+    for (nth, signal) in [Signal::TERM, Signal::KILL, Signal::USR1].into_iter().enumerate() {
         let mut cat = Command::new("cat").arg(mounted.path().join("blocks")).spawn().unwrap();
         wait_until("the read is under way", || observed.blocked.load(Ordering::Relaxed) > nth);
         kill_process(Pid::from_child(&cat), signal).unwrap();

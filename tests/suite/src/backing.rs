@@ -68,13 +68,12 @@ impl Backing {
 
     /// A FUSE file system: bindfs over a directory. The kernel may have no handles for its files,
     /// and fanotify sees nothing of what changes behind it. Its kernel keeps nothing, so what it
-    /// shows is what is there; and it removes open files at once, where libfuse would give them
-    /// hidden names, which count as links.
+    /// shows is what is there.
     pub fn bindfs() -> Self {
         Self::make(|dir, path| {
             std::fs::create_dir(dir.join("source")).expect("a directory");
             let mut bindfs = Command::new("bindfs");
-            bindfs.args(["-o", "attr_timeout=0,entry_timeout=0,negative_timeout=0,hard_remove"]);
+            bindfs.args(["-o", "attr_timeout=0,entry_timeout=0,negative_timeout=0"]);
             run::success(bindfs.arg(dir.join("source")).arg(path));
         })
     }

@@ -34,7 +34,9 @@ fn on(test: &str, programs: &[&str], notices: &[Notices], backing: impl FnOnce()
         find::assert_equal(&find::local(share.mount(mount), find::EVERYTHING), &below);
     }
     coherent(&share);
-    open_without_a_name(&share);
+    // libfuse gives a removed file that is open a hidden name of its own, which counts as a link.
+    let hidden_links = u64::from(backing.dir().join("source").is_dir());
+    open_without_a_name(&share, hidden_links);
     changed_directly(&share, share.export());
     // What is behind a FUSE file system changes without the kernel's knowing.
     let source = backing.dir().join("source/export");
@@ -87,7 +89,7 @@ fn coherent(share: &Share) {
     }
 }
 
-fn open_without_a_name(share: &Share) {
+fn open_without_a_name(share: &Share, hidden_links: u64) {
     let path = share.mount(0).join("c/open");
     fs::write(&path, "the content").expect("a file");
     let file = OpenOptions::new().read(true).write(true).open(&path).expect("it opens");
@@ -97,7 +99,8 @@ fn open_without_a_name(share: &Share) {
     assert_eq!(&bytes, b"the content");
     file.write_all_at(b"more", 11).expect("written");
     let attr = file.metadata().expect("fstat");
-    assert_eq!((attr.len(), attr.nlink()), (15, 0));
+    assert_eq!(attr.len(), 15);
+    assert!(attr.nlink() <= hidden_links, "{} links", attr.nlink());
     drop(file);
     assert_eq!(view::names(&share.mount(0).join("c"), "open"), "");
 }
@@ -157,6 +160,7 @@ fn a_brick_over_overlayfs() {
 }
 
 /// S-COH-2.
+/// S-OPEN-4.
 #[test]
 fn a_brick_over_a_fuse_file_system() {
     on("a_brick_over_a_fuse_file_system", &["bindfs"], &[Notices::Polling], Backing::bindfs);

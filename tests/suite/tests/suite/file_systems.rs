@@ -47,7 +47,11 @@ fn on(test: &str, programs: &[&str], notices: &[Notices], backing: impl FnOnce()
         let told = share.site().stats().watch.notices;
         assert!(notices.contains(&told), "it notices by {told:?}");
     }
-    passes_what_passes_below(&share, &backing);
+    // Without birth times a new file may pass for a removed one whose inode number it got
+    // (S-ENTRY-4): pjdfstest makes and removes files faster than that can be told apart.
+    if hidden_links == 0 {
+        passes_what_passes_below(&share, &backing);
+    }
     view::assert_same_tree(
         "a mount and the brick",
         &view::tree(&share.mount(2).join("c")),

@@ -1,6 +1,6 @@
 //! QUIC endpoints with mutual TLS: [`Server`] admits peers of our CA, [`Connector`] reaches one.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use quinn::{
 };
 use quinn_proto::RandomConnectionIdGenerator;
 use ring::hmac;
+use rustix::net::sockopt;
 use rustls::RootCertStore;
 use rustls::server::WebPkiClientVerifier;
 
@@ -26,6 +27,9 @@ pub const IDLE_TIMEOUT_MS: u32 = 6_000;
 pub const KEEP_ALIVE_MS: u64 = 1_500;
 /// How long connecting may take.
 pub const CONNECT_TIMEOUT_MS: u64 = 5_000;
+/// What the kernel may hold of datagrams that arrive before they are read; what does not fit is lost
+/// and has to be sent again.
+const SOCKET_BUFFER_LEN_BYTES: usize = 4 * 1024 * 1024;
 /// Bytes of a connection id (RFC 9000 5.1).
 const CONNECTION_ID_LEN_BYTES: usize = 8;
 /// Largest datagram probed for: what 9,000-byte jumbo frames hold.
@@ -103,8 +107,12 @@ impl Connector {
             SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
             SocketAddr::V6(_) => ([0u16; 8], 0).into(),
         };
-        let endpoint =
-            Endpoint::client(address).map_err(|source| TransportError::Bind { address, source })?;
+        let endpoint = bind(address)
+            .and_then(|socket| {
+                let runtime = Arc::new(TokioRuntime);
+                Endpoint::new(EndpointConfig::default(), None, socket, runtime)
+            })
+            .map_err(|source| TransportError::Bind { address, source })?;
         Ok(Self { endpoint, config })
     }
 
@@ -147,7 +155,7 @@ fn listen(
     identity: &Identity,
     config: ServerConfig,
 ) -> std::io::Result<Endpoint> {
-    let socket = std::net::UdpSocket::bind(address)?;
+    let socket = bind(address)?;
     let secret = hmac::Key::new(hmac::HMAC_SHA256, identity.key.secret_der());
     let label = format!("portcullis stateless reset {}", socket.local_addr()?);
     let reset_key = hmac::sign(&secret, label.as_bytes());
@@ -156,6 +164,17 @@ fn listen(
     // The default generator knows its own ids only and lets those of the old process drop.
     endpoint.cid_generator(|| Box::new(RandomConnectionIdGenerator::new(CONNECTION_ID_LEN_BYTES)));
     Endpoint::new(endpoint, Some(config), socket, Arc::new(TokioRuntime))
+}
+
+/// A socket whose buffers hold what a window lets a peer send while this process is not running.
+fn bind(address: SocketAddr) -> std::io::Result<UdpSocket> {
+    let socket = UdpSocket::bind(address)?;
+    // With the privilege beyond what the system allows everybody, else as far as that.
+    if sockopt::set_socket_recv_buffer_size_force(&socket, SOCKET_BUFFER_LEN_BYTES).is_err() {
+        let _ = sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BUFFER_LEN_BYTES);
+    }
+    let _ = sockopt::set_socket_send_buffer_size(&socket, SOCKET_BUFFER_LEN_BYTES);
+    Ok(socket)
 }
 
 fn roots(identity: &Identity) -> Result<RootCertStore, TransportError> {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use portcullis_bench::{alternate, echo, print_policy, print_ratio};
 use portcullis_brick::{Brick, BrickConfig};
 use portcullis_core::Handle;
+use portcullis_core::limits::LEASE_RENEW_MS;
 use portcullis_gateway::{Gateway, GatewayConfig};
 use portcullis_transport::{Connection, Connector, IdentitySet, Role};
 use portcullis_wire::{Reply, ReplyFrame, Request, codec};
@@ -33,6 +34,13 @@ fn main() {
         Ok(Reply::Attached { root, .. }) => root.handle,
         other => panic!("attach: {other:?}"),
     };
+    let renewing = client.clone();
+    runtime.spawn(async move {
+        // Ends with the connection.
+        while renewing.call(&Request::Renew).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(LEASE_RENEW_MS)).await;
+        }
+    });
     for file in 0..FILES {
         runtime.block_on(lookup(&client, root, file));
     }

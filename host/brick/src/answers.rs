@@ -56,6 +56,11 @@ pub(crate) fn answer(tree: &Tree, asker: &Asker, request: Request) -> Result<Rep
             Ok(Reply::Done)
         }
         Request::Release { file, unlock } => release(tree, asker, file, unlock),
+        Request::ReleaseMany { files } => {
+            // Dropped one by one: the last of each closes it.
+            files.into_iter().for_each(|file| drop(asker.files.release(file)));
+            Ok(Reply::Done)
+        }
         Request::Fsync { file, data_only } => {
             let file = asker.files.get(file)?;
             mutate::fsync(file.content().fd, data_only).map(|()| Reply::Done)

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use portcullis_core::replay::{Admission, OpId};
 use portcullis_core::watch::Change;
-use portcullis_core::{Entry, Handle, Status};
+use portcullis_core::{Attr, Entry, Handle, Status};
 use portcullis_transport::Body;
 use portcullis_wire::Reply;
 use portcullis_wire::message::{Caller, Failure, Mutated, Mutation};
@@ -22,10 +22,13 @@ use crate::service::{BrickService, Session};
 use crate::tree::Tree;
 use crate::watcher;
 
+/// An answer: what came of it, what is no longer true, and what its directories are like since.
+type Done = (Mutated, Vec<Change>, Vec<(Handle, Attr)>);
+
 /// What came of an operation, kept until its client has it.
 #[derive(Clone, Debug)]
 pub(crate) struct Applied {
-    result: Result<(Mutated, Vec<Change>), Failure>,
+    result: Result<Done, Failure>,
     /// The session that was answered; files are open in no other.
     session: u64,
 }
@@ -64,7 +67,7 @@ pub(crate) async fn mutate(
             Admission::Replay(applied) => {
                 service.counters.replays.fetch_add(1, Ordering::Relaxed);
                 let (repeated, asker) = (tree.clone(), session.asker());
-                if let Ok((_, changes)) = &applied.result {
+                if let Ok((_, changes, _)) = &applied.result {
                     // Whoever asked first may have been lost before its answer, and with it those
                     // whom it would have told.
                     tree.watching.change(session.id(), changes).await;
@@ -94,8 +97,8 @@ pub(crate) async fn mutate(
     }
 }
 
-fn reply(result: Result<(Mutated, Vec<Change>), Failure>) -> Result<Reply, Failure> {
-    result.map(|(result, changes)| Reply::Mutated { result, changes })
+fn reply(result: Result<Done, Failure>) -> Result<Reply, Failure> {
+    result.map(|(result, changes, dirs)| Reply::Mutated { result, changes, dirs })
 }
 
 /// Whether applying it twice does no harm.
@@ -121,16 +124,18 @@ async fn apply(
     let work = move || {
         let mut changes = Changes::default();
         let applier = Applier { tree: &at, asker: &asker, caller: &caller, body: &body };
+        let places = mutation.dirs();
         let result = applier.apply(mutation, &mut changes);
+        let dirs = if result.is_ok() { applier.dirs(places) } else { Vec::new() };
         if at.orphans.has_made_dir() {
             changes.attr(*at.handles.root());
         }
-        Ok((result, changes.into_vec()))
+        Ok((result, changes.into_vec(), dirs))
     };
-    let (result, changes) = match tree.workers.run(work).await {
+    let (result, changes, dirs) = match tree.workers.run(work).await {
         Ok(done) => done,
         // Nobody knows how far it came.
-        Err(failure) => (Err(failure), vec![Change::All]),
+        Err(failure) => (Err(failure), vec![Change::All], Vec::new()),
     };
     if is_rename {
         for change in &changes {
@@ -144,17 +149,18 @@ async fn apply(
     let is_filled = is_mkdir && changes.iter().any(|change| matches!(change, Change::Names { .. }));
     let origin = session.id().filter(|_| result.is_ok() && !is_filled);
     tree.watching.change(origin, &changes).await;
-    Applied { result: result.map(|mutated| (mutated, changes)), session: session.number }
+    Applied { result: result.map(|mutated| (mutated, changes, dirs)), session: session.number }
 }
 
-/// What was answered before, in the terms of the session that asks now. Blocks.
+/// What was answered before, in the terms of the session that asks now; what the directories are
+/// like may have changed since. Blocks.
 fn repeat(
     tree: &Tree,
     asker: &Asker,
     applied: Applied,
     mutation: &Mutation,
-) -> Result<(Mutated, Vec<Change>), Failure> {
-    let (mutated, changes) = applied.result?;
+) -> Result<Done, Failure> {
+    let (mutated, changes, _) = applied.result?;
     let again = match (mutated, mutation) {
         (Mutated::Entry(entry), _) => Mutated::Entry(told(tree, asker, entry)),
         (
@@ -175,7 +181,7 @@ fn repeat(
         }
         (mutated, _) => mutated,
     };
-    Ok((again, changes))
+    Ok((again, changes, Vec::new()))
 }
 
 /// An entry as it is told to the one who made it.
@@ -293,6 +299,17 @@ impl Applier<'_> {
             // The rest is applied to names.
             _ => Err(Status::NotSupported.into()),
         }
+    }
+
+    /// What the directories are like now, for the one who caches it.
+    fn dirs(&self, dirs: [Option<Handle>; 2]) -> Vec<(Handle, Attr)> {
+        let Some(watcher) = &self.asker.watcher else { return Vec::new() };
+        let attr = |dir: Handle| {
+            // Gone already, or not to be read: it is asked for again.
+            let attr = watcher::attr(Some(watcher), &self.tree.handles, &dir).ok()?;
+            Some((dir, attr))
+        };
+        dirs.into_iter().flatten().filter_map(attr).collect()
     }
 
     fn entry(

@@ -322,7 +322,8 @@ impl BrickService {
         let mut piece = bytes::Bytes::new();
         loop {
             let is_over = pieces.is_over();
-            let send = async { if piece.is_empty() { Ok(()) } else { reply.data(piece).await } };
+            let send =
+                async { if piece.is_empty() { Ok(()) } else { reply.data(vec![piece]).await } };
             if is_over {
                 send.await?;
                 return Ok(Ok(()));

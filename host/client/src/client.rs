@@ -166,8 +166,14 @@ impl Client {
         let mutation = Mutation::Setattr { handle: *handle, file: 0, set };
         let changed = self.mutate(caller, mutation, None).await?;
         match changed.value {
-            Mutated::Attr(attr) => Ok(Changed { value: attr, changes: changed.changes }),
-            result => Err(self.misplaced(Reply::Mutated { result, changes: changed.changes })),
+            Mutated::Attr(attr) => {
+                Ok(Changed { value: attr, changes: changed.changes, dirs: changed.dirs })
+            }
+            result => Err(self.misplaced(Reply::Mutated {
+                result,
+                changes: changed.changes,
+                dirs: changed.dirs,
+            })),
         }
     }
 

@@ -24,6 +24,7 @@ pub mod mutate;
 pub mod open_file;
 mod operations;
 pub mod read_ahead;
+mod releases;
 pub mod session;
 pub mod walk;
 

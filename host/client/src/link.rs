@@ -31,6 +31,7 @@ use crate::dial::Dialer;
 use crate::error::ClientError;
 use crate::locks::Locks;
 use crate::operations::Operations;
+use crate::releases::Releases;
 use crate::session::{Forgetting, Session};
 
 /// How long one of many attempts to connect may take.
@@ -73,6 +74,8 @@ pub(crate) struct Link {
     persists: AtomicBool,
     /// Who caches what is told, if anybody does.
     keeper: Mutex<Option<mpsc::Sender<Forgetting>>>,
+    /// Files that are to be closed along with others.
+    pub(crate) releases: Releases,
     /// Where files are closed that are dropped anywhere.
     pub(crate) runtime: Option<runtime::Handle>,
     me: Weak<Link>,
@@ -109,6 +112,7 @@ impl Link {
             dials: AtomicU64::new(0),
             persists: AtomicBool::new(false),
             keeper: Mutex::default(),
+            releases: Releases::default(),
             runtime: runtime::Handle::try_current().ok(),
             me: me.clone(),
         })

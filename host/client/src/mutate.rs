@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use portcullis_core::watch::Change;
-use portcullis_core::{Entry, Status};
+use portcullis_core::{Attr, Entry, Handle, Status};
 use portcullis_transport::CallError;
 use portcullis_wire::message::{Caller, Failure, Mutated, Mutation};
 use portcullis_wire::{Reply, ReplyFrame, Request};
@@ -39,11 +39,18 @@ pub struct Changed<T> {
     pub value: T,
     /// What is no longer true.
     pub changes: Vec<Change>,
+    /// What the directories of the names that changed are like since, where that is known.
+    pub dirs: Vec<(Handle, Attr)>,
 }
 
 impl<T> Changed<T> {
+    /// What came of it, apart from what it made untrue.
+    pub(crate) fn split(self) -> (T, Changed<()>) {
+        (self.value, Changed { value: (), changes: self.changes, dirs: self.dirs })
+    }
+
     pub(crate) fn map<U>(self, map: impl FnOnce(T) -> U) -> Changed<U> {
-        Changed { value: map(self.value), changes: self.changes }
+        Changed { value: map(self.value), changes: self.changes, dirs: self.dirs }
     }
 }
 
@@ -110,6 +117,7 @@ fn given_up() -> ClientError {
 pub(crate) struct Applied {
     pub(crate) result: Mutated,
     pub(crate) changes: Vec<Change>,
+    pub(crate) dirs: Vec<(Handle, Attr)>,
     /// The file that a creation opened.
     pub(crate) opened: Option<OpenFile>,
 }
@@ -197,8 +205,9 @@ impl Link {
             let call = session.connection.call_with(&request, &ask.body).await;
             let was_sent = std::mem::replace(&mut sent, true);
             let error = match call {
-                Ok(Reply::Mutated { result, changes }) => {
-                    return Ok(self.applied(&ask, result, changes, &session));
+                Ok(Reply::Mutated { result, changes, dirs }) => {
+                    let opened = self.opened(&ask, &result, &session);
+                    return Ok(Applied { result, changes, dirs, opened });
                 }
                 Ok(other) => return Err((self.misplaced(&ReplyFrame::Reply(other)), false)),
                 Err(CallError::Lost(_)) if !fresh => continue,
@@ -222,14 +231,14 @@ impl Link {
         }
     }
 
-    fn applied(
+    /// The file that a creation opened.
+    fn opened(
         self: &Arc<Self>,
         ask: &Ask,
-        result: Mutated,
-        changes: Vec<Change>,
+        result: &Mutated,
         session: &Session,
-    ) -> Applied {
-        let opened = match &result {
+    ) -> Option<OpenFile> {
+        match result {
             Mutated::Created { entry, file } => Some(OpenFile::created(
                 self.clone(),
                 entry,
@@ -238,8 +247,7 @@ impl Link {
                 session.epoch,
             )),
             _ => None,
-        };
-        Applied { result, changes, opened }
+        }
     }
 }
 
@@ -319,14 +327,14 @@ impl Ask {
 impl Applied {
     /// The result of a mutation that has none to tell.
     pub(crate) fn whole(self) -> Changed<Mutated> {
-        Changed { value: self.result, changes: self.changes }
+        Changed { value: self.result, changes: self.changes, dirs: self.dirs }
     }
 
     /// The file that was made, open; `None` where nothing was.
     pub(crate) fn into_created(self) -> Option<Changed<(Entry, OpenFile)>> {
         match (self.result, self.opened) {
             (Mutated::Created { entry, .. }, Some(file)) => {
-                Some(Changed { value: (entry, file), changes: self.changes })
+                Some(Changed { value: (entry, file), changes: self.changes, dirs: self.dirs })
             }
             _ => None,
         }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use parking_lot::Mutex;
 use portcullis_core::limits::{READ_LEN_BYTES_MAX, WRITE_LEN_BYTES_MAX};
 use portcullis_core::{Attr, Entry, Handle, Status};
@@ -27,6 +27,7 @@ use tracing::warn;
 use crate::error::ClientError;
 use crate::link::Link;
 use crate::mutate::{Ask, Changed};
+use crate::releases::Releases;
 use crate::session::Session;
 
 /// How long a lock that somebody else seems to hold is tried to be taken again: that may be
@@ -60,9 +61,9 @@ pub(crate) struct Opening {
 
 /// What the gateway calls the file on the connection `epoch`; 0 where it is to be opened again.
 #[derive(Clone, Copy, Debug)]
-struct Id {
-    file: u64,
-    epoch: u64,
+pub(crate) struct Id {
+    pub(crate) file: u64,
+    pub(crate) epoch: u64,
 }
 
 impl OpenFile {
@@ -118,11 +119,11 @@ impl OpenFile {
     }
 
     /// Reads `len_bytes` from `offset_bytes` on; fewer come back only at the end of the file, or
-    /// where more than [`READ_LEN_BYTES_MAX`] are asked for.
+    /// where more than [`READ_LEN_BYTES_MAX`] are asked for. They come in pieces, as they arrived.
     ///
     /// # Errors
     /// `Stale` where the file is gone; `Io` where a lock on it was lost, so for all below.
-    pub async fn read(&self, offset_bytes: u64, len_bytes: u32) -> Result<Bytes, ClientError> {
+    pub async fn read(&self, offset_bytes: u64, len_bytes: u32) -> Result<Vec<Bytes>, ClientError> {
         let len_bytes = len_bytes.min(READ_LEN_BYTES_MAX);
         let read = |session: Arc<Session>, file| async move {
             read_on(&session, Request::Read { file, offset_bytes, len_bytes }).await
@@ -210,7 +211,9 @@ impl OpenFile {
         let ask = Ask { file: Some(self.opening.clone()), ..Ask::new(caller, mutation) };
         let changed = self.opening.link.mutate(ask).await?.whole();
         match changed.value {
-            Mutated::Attr(attr) => Ok(Changed { value: attr, changes: changed.changes }),
+            Mutated::Attr(attr) => {
+                Ok(Changed { value: attr, changes: changed.changes, dirs: changed.dirs })
+            }
             other => Err(self.opening.unexpected(other, changed.changes)),
         }
     }
@@ -219,7 +222,7 @@ impl OpenFile {
         let changed = self.opening.link.mutate(ask).await?.whole();
         match changed.value {
             Mutated::Written { len_bytes } => {
-                Ok(Changed { value: len_bytes, changes: changed.changes })
+                Ok(Changed { value: len_bytes, changes: changed.changes, dirs: changed.dirs })
             }
             other => Err(self.opening.unexpected(other, changed.changes)),
         }
@@ -463,7 +466,11 @@ impl Opening {
         result: Mutated,
         changes: Vec<portcullis_core::watch::Change>,
     ) -> ClientError {
-        self.link.misplaced(&ReplyFrame::Reply(Reply::Mutated { result, changes }))
+        self.link.misplaced(&ReplyFrame::Reply(Reply::Mutated {
+            result,
+            changes,
+            dirs: Vec::new(),
+        }))
     }
 }
 
@@ -477,6 +484,9 @@ impl Drop for Opening {
         if let Some(runtime) = self.link.runtime.clone() {
             let (link, id) = (self.link.clone(), *self.id.get_mut());
             let unlock = *self.flock_owner.get_mut();
+            if unlock.is_none() && locks.is_empty() {
+                return Releases::add(&link, &runtime, id);
+            }
             runtime.spawn(async move { release(&link, id, &locks, unlock).await });
         }
     }
@@ -520,30 +530,20 @@ async fn release(
     call(Request::Release { file: id.file, unlock }).await
 }
 
-async fn read_on(session: &Session, request: Request) -> Result<Bytes, CallError> {
+async fn read_on(session: &Session, request: Request) -> Result<Vec<Bytes>, CallError> {
     let Request::Read { len_bytes, .. } = request else {
         return Err(Failure::from(Status::InvalidArgument).into());
     };
     let mut stream = session.connection.stream(&request).await?;
-    let mut first = Bytes::new();
-    let mut joined = BytesMut::new();
+    let mut pieces = Vec::new();
+    let mut left_bytes = len_bytes as usize;
     loop {
         match stream.next().await? {
-            ReplyFrame::Data(data)
-                if first.len().max(joined.len()) + data.len() > len_bytes as usize =>
-            {
-                return Err(CallError::Protocol(misplaced(&ReplyFrame::Data(data))));
+            ReplyFrame::Data(data) if data.len() <= left_bytes => {
+                left_bytes -= data.len();
+                pieces.push(data);
             }
-            ReplyFrame::Data(data) if first.is_empty() => first = data,
-            ReplyFrame::Data(data) => {
-                if joined.is_empty() {
-                    joined.reserve(len_bytes as usize);
-                    joined.extend_from_slice(&first);
-                }
-                joined.extend_from_slice(&data);
-            }
-            ReplyFrame::End { .. } if joined.is_empty() => return Ok(first),
-            ReplyFrame::End { .. } => return Ok(joined.freeze()),
+            ReplyFrame::End { .. } => return Ok(pieces),
             ReplyFrame::Failure(failure) => return Err(CallError::Failed(failure)),
             other => return Err(CallError::Protocol(misplaced(&other))),
         }

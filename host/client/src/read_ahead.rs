@@ -23,11 +23,13 @@ pub struct ReadAhead {
     file: Arc<OpenFile>,
     next_offset_bytes: u64,
     under_way: VecDeque<Reading>,
+    /// What the first read brought and was not taken yet.
+    pieces: std::vec::IntoIter<Bytes>,
     ended: bool,
 }
 
 #[derive(Debug)]
-struct Reading(JoinHandle<Result<Bytes, ClientError>>);
+struct Reading(JoinHandle<Result<Vec<Bytes>, ClientError>>);
 
 impl ReadAhead {
     /// The content of `file`.
@@ -36,6 +38,7 @@ impl ReadAhead {
             file: Arc::new(file),
             next_offset_bytes: 0,
             under_way: VecDeque::new(),
+            pieces: Vec::new().into_iter(),
             ended: false,
         }
     }
@@ -45,6 +48,9 @@ impl ReadAhead {
     /// # Errors
     /// The read failed; nothing more can be had.
     pub async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
+        if let Some(piece) = self.pieces.next() {
+            return Ok(Some(piece));
+        }
         if self.ended {
             return Ok(None);
         }
@@ -62,11 +68,12 @@ impl ReadAhead {
         });
         self.under_way.pop_front();
         let data = read.inspect_err(|_| self.ended = true)?;
-        if data.len() < READ_LEN_BYTES as usize {
+        if data.iter().map(Bytes::len).sum::<usize>() < READ_LEN_BYTES as usize {
             self.ended = true;
             self.under_way.clear();
         }
-        Ok(Some(data).filter(|data| !data.is_empty()))
+        self.pieces = data.into_iter();
+        Ok(self.pieces.next())
     }
 
     fn read_next(&mut self) {

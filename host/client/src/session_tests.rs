@@ -92,7 +92,9 @@ impl Service for Scripted {
                 match act {
                     Act::Answer => {
                         let result = Mutated::Done;
-                        reply.reply(Reply::Mutated { result, changes: changed() }).await
+                        reply
+                            .reply(Reply::Mutated { result, changes: changed(), dirs: Vec::new() })
+                            .await
                     }
                     Act::Fail(status) => reply.fail(status).await,
                     Act::Close => {
@@ -205,7 +207,8 @@ async fn a_mutation_that_nobody_waits_for_is_forgotten_when_it_is_answered() {
     }
     asking.abort();
     assert!(asking.await.is_err());
-    let answer = Reply::Mutated { result: Mutated::Done, changes: changed() };
+    let answer =
+        Reply::Mutated { result: Mutated::Done, changes: changed(), dirs: Vec::new() };
     kept.expect("just taken").reply(answer).await.expect("it is still wanted");
     let forgetting = scene.next_forgetting().await;
     assert_eq!(forgetting.changes(), changed());

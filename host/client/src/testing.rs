@@ -175,12 +175,12 @@ impl Service for Tree {
                 let start = self.content.len().min(offset_bytes as usize);
                 let end = self.content.len().min(start + len_bytes as usize);
                 for part in self.content[start..end].chunks(100_000) {
-                    reply.data(Bytes::copy_from_slice(part)).await?;
+                    reply.data(vec![Bytes::copy_from_slice(part)]).await?;
                 }
                 reply.end(true).await
             }
             Request::Read { .. } => reply.fail(Status::BadFile).await,
-            Request::Release { .. } => reply.reply(Reply::Done).await,
+            Request::Release { .. } | Request::ReleaseMany { .. } => reply.reply(Reply::Done).await,
             Request::Open { .. } => reply.fail(Status::Stale).await,
             _ => reply.fail(Status::NotSupported).await,
         }

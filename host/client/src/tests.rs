@@ -61,12 +61,12 @@ async fn an_open_file_is_opened_again_after_a_restart_and_stale_when_it_is_gone(
     let entry = client.resolve(b"/2").await.expect("it is there");
     let file = client.open(&entry.handle).await.expect("it opens");
     assert_eq!(file.attr().size_bytes, 5_000);
-    assert_eq!(file.read(10, 4_000).await.expect("it reads"), content[10..4_010]);
+    assert_eq!(file.read(10, 4_000).await.expect("it reads").concat(), content[10..4_010]);
     let address = gateway.address;
     gateway.stop().await;
     let gateway = Gateway::start(&set, address, Arc::new(with_content(2))).await;
-    assert_eq!(file.read(4_990, 100).await.expect("it reads"), content[4_990..]);
-    assert_eq!(file.read(5_000, 100).await.expect("it reads"), Bytes::new());
+    assert_eq!(file.read(4_990, 100).await.expect("it reads").concat(), content[4_990..]);
+    assert_eq!(file.read(5_000, 100).await.expect("it reads").concat(), b"");
     gateway.stop().await;
     let _gateway = Gateway::start(&set, address, Arc::new(with_content(1))).await;
     let error = file.read(0, 1).await.expect_err("the file is gone");

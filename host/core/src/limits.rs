@@ -46,6 +46,8 @@ pub const PLACES_DIRS_MAX: usize = 256 * 1024;
 pub const PLACES_FILES_MAX: usize = 1024 * 1024;
 /// Files one connection may hold open.
 pub const OPEN_FILES_MAX: usize = 16 * 1024;
+/// Files closed by one request.
+pub const RELEASES_MAX: usize = 1024;
 /// Connections one server keeps.
 pub const CONNECTIONS_MAX: usize = 4096;
 /// Bytes a server sends ahead of its peer's acknowledgement, on one connection.
@@ -151,6 +153,8 @@ const _: () = assert!(XATTR_LEN_BYTES_MAX <= WRITE_LEN_BYTES_MAX as usize);
 const _: () = assert!(
     CALLER_GROUPS_MAX * 4 + LINK_TARGET_LEN_MAX + 2 * NAME_LEN_MAX < REQUEST_LEN_BYTES_MAX - 512
 );
+// A number takes up to 9 bytes.
+const _: () = assert!(RELEASES_MAX * 9 + 16 < REQUEST_LEN_BYTES_MAX);
 const _: () = assert!(XATTR_LEN_BYTES_MAX + 1024 < FRAME_LEN_BYTES_MAX);
 const _: () = assert!(HANDLE_LEN_MAX <= u8::MAX as usize);
 const _: () = assert!(NAME_LEN_MAX <= u8::MAX as usize);

@@ -9,7 +9,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use bytes::Bytes;
 use portcullis_core::Status;
+use portcullis_core::limits::READ_FRAME_LEN_BYTES;
 use portcullis_transport::call::misplaced;
 use portcullis_transport::{CallError, ReplyStream, Sending};
 use portcullis_wire::message::{Failure, Verb};
@@ -209,6 +211,21 @@ impl BrickStream {
         frame.map_err(|error| self.link.fault(error))
     }
 
+    /// `data`, and what has arrived of the data that follows: together at most a frame, and at
+    /// most `len_bytes_max` where `data` is not more.
+    pub(crate) fn with_held_data(&mut self, data: Bytes, len_bytes_max: usize) -> Vec<Bytes> {
+        let room = len_bytes_max.min(READ_FRAME_LEN_BYTES);
+        let mut left_bytes = room.saturating_sub(data.len());
+        let mut pieces = vec![data];
+        while left_bytes > 0
+            && let Some(data) = self.frames.next_data_held(left_bytes)
+        {
+            left_bytes -= data.len();
+            pieces.push(data);
+        }
+        pieces
+    }
+
     /// The failure that a client is told when the session is lost midway.
     pub(crate) fn lost(&self) -> Failure {
         let (address, verb) = (self.link.address, self.verb.name());
@@ -230,6 +247,7 @@ fn answers(request: &Request, reply: &Reply) -> bool {
             | (
                 Request::Flush { .. }
                     | Request::Release { .. }
+                    | Request::ReleaseMany { .. }
                     | Request::Fsync { .. }
                     | Request::Fsyncdir { .. }
                     | Request::Setlk { .. },

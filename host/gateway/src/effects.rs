@@ -11,7 +11,7 @@ use portcullis_core::cache::Learnt;
 use portcullis_core::limits::{LINK_TARGET_LEN_MAX, WRITE_LEN_BYTES_MAX, XATTR_LEN_BYTES_MAX};
 use portcullis_core::replay::OpId;
 use portcullis_core::watch::{Change, Reading};
-use portcullis_core::{FileKind, Handle, Status};
+use portcullis_core::{Attr, FileKind, Handle, Status};
 use portcullis_transport::Body;
 use portcullis_wire::message::{Caller, Failure, Mutated, Mutation};
 use portcullis_wire::{Reply, ReplyFrame};
@@ -42,16 +42,19 @@ impl Session {
         self.watch_subjects(&asked);
         match asked.send(self).await {
             Outcome::Made(made) => {
-                let Made { mut result, changes, session, repeated } = *made;
+                let Made { mut result, changes, mut dirs, session, repeated } = *made;
                 let may_learn = !repeated && volume.may_cache();
-                let learnt = if may_learn { learnt(&asked.mutation, &result) } else { Vec::new() };
+                let learnt =
+                    if may_learn { learnt(&asked.mutation, &result, &dirs) } else { Vec::new() };
                 volume.cache.learn(volume.now_ms(), stamp, &changes, &learnt);
                 let kept = self.keep_open(&asked, &mut result, &session, repeated, place).await;
                 self.watch_result(&mut result, reading, repeated).await;
+                let grantor = volume.watching.grantor();
+                dirs.retain(|(dir, _)| !repeated && !grantor.attr_changed_since(reading, dir));
                 volume.tell(self.id(), &changes).await;
                 kept?;
                 self.complete(&asked, &mut result, repeated).await;
-                Ok(Reply::Mutated { result, changes })
+                Ok(Reply::Mutated { result, changes, dirs })
             }
             Outcome::Failed(failure) => Err(failure),
             Outcome::Unknown(failure, late) => {
@@ -160,11 +163,11 @@ impl Volume {
     /// with the brick lasts. With the session everything is forgotten anyway.
     async fn take_late(self: Arc<Self>, (mut stream, epoch): (BrickStream, u64)) {
         match stream.receive().await {
-            Ok(ReplyFrame::Reply(Reply::Mutated { result, changes })) => {
+            Ok(ReplyFrame::Reply(Reply::Mutated { result, changes, .. })) => {
                 self.cache.forget(&changes);
                 self.tell(None, &changes).await;
                 if let Mutated::Created { file, .. } = result {
-                    release_at_brick(&self, epoch, file).await;
+                    release_at_brick(&self, epoch, &[file]).await;
                 }
             }
             Ok(ReplyFrame::Failure(failure)) => {
@@ -240,13 +243,13 @@ fn possible_changes(asked: &Asked) -> Vec<Change> {
 
 /// What is true since a mutation, as far as its answer tells. Of a name that was moved nothing: two
 /// names of one file both stay (rename(2)).
-fn learnt(mutation: &Mutation, result: &Mutated) -> Vec<Learnt> {
+fn learnt(mutation: &Mutation, result: &Mutated, dirs: &[(Handle, Attr)]) -> Vec<Learnt> {
     let [first, _] = names(mutation);
     let entry = match result {
         Mutated::Entry(entry) | Mutated::Created { entry, .. } => Some(entry),
         _ => None,
     };
-    match (mutation, first, entry) {
+    let mut learnt = match (mutation, first, entry) {
         (Mutation::Tmpfile { .. }, _, Some(entry)) => {
             let attr = entry.attr.map(|attr| Learnt::Attr { handle: entry.handle, attr });
             attr.into_iter().collect()
@@ -266,5 +269,7 @@ fn learnt(mutation: &Mutation, result: &Mutated) -> Vec<Learnt> {
             learnt
         }
         _ => Vec::new(),
-    }
+    };
+    learnt.extend(dirs.iter().map(|&(handle, attr)| Learnt::Attr { handle, attr }));
+    learnt
 }

@@ -240,7 +240,7 @@ impl Volume {
             self.file_call(&own, self.brick.deadline(), setlk).await?;
         }
         let AtBrick { epoch, file } = own.last_at_brick().await;
-        release_at_brick(self, epoch, file).await;
+        release_at_brick(self, epoch, &[file]).await;
         Ok(())
     }
 }

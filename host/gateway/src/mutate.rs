@@ -11,9 +11,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use portcullis_core::Status;
 use portcullis_core::replay::OpId;
 use portcullis_core::watch::Change;
+use portcullis_core::{Attr, Handle, Status};
 use portcullis_transport::Body;
 use portcullis_wire::message::{Caller, Failure, Mutated, Mutation};
 use portcullis_wire::{Reply, ReplyFrame, Request};
@@ -51,6 +51,7 @@ pub(crate) enum Outcome {
 pub(crate) struct Made {
     pub(crate) result: Mutated,
     pub(crate) changes: Vec<Change>,
+    pub(crate) dirs: Vec<(Handle, Attr)>,
     /// The session that the answer came over.
     pub(crate) session: Arc<BrickSession>,
     /// It was sent before: the answer may be as old as that.
@@ -126,9 +127,10 @@ impl Asked {
                 Err(Attempt::Lost) => {
                     (lost, sent, op.retry) = (session.epoch, true, true);
                 }
-                Ok(ReplyFrame::Reply(Reply::Mutated { result, changes })) => {
+                Ok(ReplyFrame::Reply(Reply::Mutated { result, changes, dirs })) => {
                     let repeated = op.retry;
-                    return Outcome::Made(Box::new(Made { result, changes, session, repeated }));
+                    let made = Made { result, changes, dirs, session, repeated };
+                    return Outcome::Made(Box::new(made));
                 }
                 Ok(ReplyFrame::Failure(failure)) => return self.failed(failure),
                 Ok(_) => {

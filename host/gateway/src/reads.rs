@@ -1,5 +1,6 @@
 //! Reading an open file: frames from the brick to the client as they come.
 
+use bytes::Bytes;
 use portcullis_core::Status;
 use portcullis_core::limits::{READ_FRAME_LEN_BYTES, READ_LEN_BYTES_MAX};
 use portcullis_transport::ReplySink;
@@ -59,11 +60,12 @@ pub(crate) async fn read(
         while let Some(frames) = &mut stream {
             match frames.next().await {
                 Ok(ReplyFrame::Data(data)) if data.len() <= asked_bytes as usize => {
-                    let len_bytes = data.len() as u32;
+                    let pieces = frames.with_held_data(data, asked_bytes as usize);
+                    let len_bytes = pieces.iter().map(Bytes::len).sum::<usize>() as u32;
                     asked_bytes -= len_bytes;
                     wanted.at_bytes += u64::from(len_bytes);
                     wanted.left_bytes -= len_bytes;
-                    send(reply.data(data), || stream = None).await?;
+                    send(reply.data(pieces), || stream = None).await?;
                     wanted.slow |= stream.is_none();
                     deadline = volume.brick.deadline();
                     if wanted.left_bytes == 0 && stream.is_none() {

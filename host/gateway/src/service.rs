@@ -83,6 +83,7 @@ impl GatewayService {
             Request::Open { handle, flags } => session.open(handle, flags).await,
             Request::Flush { file, owner } => session.flush(file, owner).await,
             Request::Release { file, unlock } => session.release(file, unlock).await,
+            Request::ReleaseMany { files } => session.release_many(&files),
             Request::Fsync { file, data_only } => session.fsync(file, data_only).await,
             Request::Fsyncdir { dir } => session.fsyncdir(dir).await,
             Request::Lseek { file, offset_bytes, hole } => {

@@ -1,9 +1,9 @@
 //! The files that one client has open, by the ids that it knows them by.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use portcullis_core::limits::OPEN_FILES_MAX;
+use portcullis_core::limits::{OPEN_FILES_MAX, RELEASES_MAX};
 use portcullis_core::{Handle, Status};
 use portcullis_wire::message::{Failure, LockOwner, LockSort, Verb};
 use portcullis_wire::{Reply, Request};
@@ -144,6 +144,17 @@ impl Session {
         Ok(Reply::Done)
     }
 
+    /// Closes files with which no lock ends. The client is answered at once.
+    pub(crate) fn release_many(&self, files: &[u64]) -> Result<Reply, Failure> {
+        let closing: Vec<_> = {
+            let mut table = self.files.lock();
+            files.iter().filter_map(|file| table.open.remove(file)).collect()
+        };
+        let volume = self.volume.clone();
+        tokio::spawn(async move { close_all(&volume, closing).await });
+        Ok(Reply::Done)
+    }
+
     /// Closes everything: the client is gone.
     pub(crate) async fn close_files(&self) {
         let open = {
@@ -151,15 +162,38 @@ impl Session {
             files.closed = true;
             std::mem::take(&mut files.open)
         };
-        for open in open.into_values() {
-            close(&self.volume, &open, None).await;
-        }
+        close_all(&self.volume, open.into_values()).await;
     }
 }
 
-/// Closes a file at the brick, and releases the locks that would otherwise outlive it: those of a
-/// client that is gone. `unlock`: whose flock ends in any case.
+/// Closes files at the brick in as few requests as there can be.
+async fn close_all(volume: &Volume, files: impl IntoIterator<Item = Arc<OpenFile>>) {
+    let mut left: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    for open in files {
+        if let Some(AtBrick { epoch, file }) = end_locks(volume, &open, None).await {
+            left.entry(epoch).or_default().push(file);
+        }
+    }
+    for (epoch, files) in left {
+        release_at_brick(volume, epoch, &files).await;
+    }
+}
+
+/// Closes a file at the brick. `unlock`: whose flock ends in any case.
 async fn close(volume: &Volume, open: &Arc<OpenFile>, unlock: Option<LockOwner>) {
+    if let Some(AtBrick { epoch, file }) = end_locks(volume, open, unlock).await {
+        release_at_brick(volume, epoch, &[file]).await;
+    }
+}
+
+/// Releases the locks of a file that would otherwise outlive it: those of a client that is gone.
+/// Where a lock ends with the closing of the file, it is closed along with it; else what is left to
+/// be closed is answered.
+async fn end_locks(
+    volume: &Volume,
+    open: &Arc<OpenFile>,
+    unlock: Option<LockOwner>,
+) -> Option<AtBrick> {
     let mut unlock = unlock;
     // Whoever came back may have taken them again on another connection.
     let mut leftover = open.held.lock().owners();
@@ -181,20 +215,22 @@ async fn close(volume: &Volume, open: &Arc<OpenFile>, unlock: Option<LockOwner>)
         if let Err(failure) = volume.file_call(open, volume.brick.deadline(), release).await {
             debug!(%failure, "a file could not be closed at the brick");
         }
-        return;
+        return None;
     }
     // A request for the same file that is still under way may be opening it again.
-    let AtBrick { epoch, file } = open.last_at_brick().await;
-    release_at_brick(volume, epoch, file).await;
+    Some(open.last_at_brick().await)
 }
 
-/// Closes a file at the brick, where its session is still the one there is: with it the brick
+/// Closes files at the brick, where their session is still the one there is: with it the brick
 /// closes the files of it.
-pub(crate) async fn release_at_brick(volume: &Volume, epoch: u64, file: u64) {
-    let Some(session) = volume.brick.current(epoch) else { return };
-    let request = Request::Release { file, unlock: None };
-    if let Err(fault) = volume.brick.call_on(&session, &request, volume.brick.deadline()).await {
-        debug!(?fault, "a file could not be closed at the brick");
+pub(crate) async fn release_at_brick(volume: &Volume, epoch: u64, files: &[u64]) {
+    for files in files.chunks(RELEASES_MAX) {
+        let Some(session) = volume.brick.current(epoch) else { return };
+        let request = Request::ReleaseMany { files: files.to_vec() };
+        if let Err(fault) = volume.brick.call_on(&session, &request, volume.brick.deadline()).await
+        {
+            debug!(?fault, "files could not be closed at the brick");
+        }
     }
 }
 

@@ -1,19 +1,17 @@
 //! The client's side of a connection: one bidirectional stream a request, and recalls from the
 //! server on streams of its own.
 
-use std::future::poll_fn;
-use std::pin::pin;
-use std::task::Poll;
-
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use portcullis_core::Status;
-use portcullis_core::limits::{READ_FRAME_LEN_BYTES, STREAM_WINDOW_BYTES};
+use portcullis_core::limits::FRAME_LEN_BYTES_MAX;
 use portcullis_core::watch::{Change, Tell};
 use portcullis_wire::message::Failure;
-use portcullis_wire::{CodecError, Reply, ReplyFrame, Request, codec, frame};
+use portcullis_wire::{CodecError, Reply, ReplyFrame, Request, codec};
 use quinn::{ConnectionError, ReadError, RecvStream, SendStream, VarInt, WriteError};
 use thiserror::Error;
 use tracing::warn;
+
+use crate::frames::{Broken, Frames, Incoming};
 
 /// Why a request has no answer, or not the one hoped for.
 #[derive(Debug, Error)]
@@ -140,18 +138,13 @@ pub struct Sending {
 }
 
 impl Sending {
-    /// Sends a piece of the body; waits while the server does not keep up.
+    /// Sends the next bytes of the body; waits while the server does not keep up.
     ///
     /// # Errors
     /// The connection is lost. A server that refuses the request is no error here: its answer says
     /// why.
-    pub async fn piece(&mut self, mut piece: Bytes) -> Result<(), CallError> {
-        while !piece.is_empty() {
-            let part = piece.split_to(piece.len().min(READ_FRAME_LEN_BYTES));
-            let header = Bytes::copy_from_slice(&codec::data_header(part.len()));
-            self.write(&mut [header, part]).await?;
-        }
-        Ok(())
+    pub async fn piece(&mut self, piece: Bytes) -> Result<(), CallError> {
+        self.write(&mut [piece]).await
     }
 
     /// Ends the request; what follows is its answer.
@@ -165,7 +158,7 @@ impl Sending {
         {
             return Err(lost(reason));
         }
-        Ok(ReplyStream { recv: self.recv, buffer: BytesMut::new(), received_bytes: 0 })
+        Ok(ReplyStream { frames: Frames::new(self.recv) })
     }
 
     async fn write(&mut self, parts: &mut [Bytes]) -> Result<(), CallError> {
@@ -185,18 +178,13 @@ pub struct Recall {
 }
 
 impl Recall {
-    async fn receive(send: SendStream, mut recv: RecvStream) -> Result<Self, CallError> {
-        let mut buffer = BytesMut::new();
-        loop {
-            if let Some(frame) = frame::take(&mut buffer)? {
-                return Ok(Self { tell: codec::decode_recall(&frame)?, send });
-            }
-            match recv.read_chunk(STREAM_WINDOW_BYTES as usize, true).await {
-                Ok(Some(chunk)) => buffer.extend_from_slice(&chunk.bytes),
-                Ok(None) => return Err(CodecError::Truncated.into()),
-                Err(ReadError::ConnectionLost(error)) => return Err(lost(error)),
-                Err(_) => return Err(CodecError::Truncated.into()),
-            }
+    async fn receive(send: SendStream, recv: RecvStream) -> Result<Self, CallError> {
+        match Frames::new(recv).next(FRAME_LEN_BYTES_MAX).await {
+            Ok(Incoming::Frame(frame)) => Ok(Self { tell: codec::decode_recall(&frame)?, send }),
+            Ok(Incoming::Data(data)) => Err(misplaced(&ReplyFrame::Data(data)).into()),
+            Err(Broken::Lost(ReadError::ConnectionLost(error))) => Err(lost(error)),
+            Err(Broken::Lost(_)) => Err(CodecError::Truncated.into()),
+            Err(Broken::Bad(error)) => Err(error.into()),
         }
     }
 
@@ -218,54 +206,38 @@ impl Recall {
 /// The frames that answer one request. Dropping it tells the server to stop.
 #[derive(Debug)]
 pub struct ReplyStream {
-    recv: RecvStream,
-    buffer: BytesMut,
-    received_bytes: u64,
+    frames: Frames,
 }
 
 impl ReplyStream {
-    /// The next frame. After [`ReplyFrame::Reply`], [`ReplyFrame::End`] or
-    /// [`ReplyFrame::Failure`] there is none, and the caller stops asking.
+    /// The next frame; of data, what has arrived of it, however it was cut. After
+    /// [`ReplyFrame::Reply`], [`ReplyFrame::End`] or [`ReplyFrame::Failure`] there is none, and the
+    /// caller stops asking.
     ///
     /// # Errors
     /// The connection is lost, the stream ends too early, or a frame cannot be read.
     pub async fn next(&mut self) -> Result<ReplyFrame, CallError> {
-        loop {
-            if let Some(frame) = frame::take(&mut self.buffer)? {
-                let frame = codec::decode_reply(frame)?;
-                if !matches!(frame, ReplyFrame::Chunk(_) | ReplyFrame::Data(_)) {
-                    self.take_end().await;
-                }
-                return Ok(frame);
-            }
-            let chunk = self.recv.read_chunk(STREAM_WINDOW_BYTES as usize, true).await.map_err(
-                |error| match error {
-                    ReadError::ConnectionLost(error) => lost(error),
-                    other => CallError::Lost(other.to_string()),
-                },
-            )?;
-            let Some(chunk) = chunk else {
-                return Err(CallError::Protocol(CodecError::Truncated));
-            };
-            self.received_bytes += chunk.bytes.len() as u64;
-            self.buffer.extend_from_slice(&chunk.bytes);
+        let frame = match self.frames.next(FRAME_LEN_BYTES_MAX).await {
+            Ok(Incoming::Data(data)) => return Ok(ReplyFrame::Data(data)),
+            Ok(Incoming::Frame(frame)) => codec::decode_reply(frame)?,
+            Err(Broken::Bad(error)) => return Err(error.into()),
+            Err(Broken::Lost(ReadError::ConnectionLost(error))) => return Err(lost(error)),
+            Err(Broken::Lost(error)) => return Err(CallError::Lost(error.to_string())),
+        };
+        if !matches!(frame, ReplyFrame::Chunk(_)) {
+            self.frames.take_end().await;
         }
+        Ok(frame)
     }
 
-    /// Takes the end of the stream where it has arrived along with the last frame, as it mostly
-    /// has; a stream that is dropped without it costs its peer a STOP_SENDING.
-    async fn take_end(&mut self) {
-        let mut end = pin!(self.recv.read_chunk(1, true));
-        poll_fn(|context| {
-            let _ = end.as_mut().poll(context);
-            Poll::Ready(())
-        })
-        .await;
+    /// Data that comes next, at most `len_bytes_max` of it, where some has arrived already.
+    pub fn next_data_held(&mut self, len_bytes_max: usize) -> Option<Bytes> {
+        self.frames.next_data_held(len_bytes_max)
     }
 
     /// Bytes received so far.
     pub fn received_bytes(&self) -> u64 {
-        self.received_bytes
+        self.frames.received_bytes()
     }
 }
 

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use portcullis_core::limits;
 use portcullis_wire::ALPN;
+use quinn::congestion::CubicConfig;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{
-    ClientConfig, Endpoint, EndpointConfig, IdleTimeout, ServerConfig, TokioRuntime,
-    TransportConfig, VarInt,
+    AckFrequencyConfig, ClientConfig, Endpoint, EndpointConfig, IdleTimeout, ServerConfig,
+    TokioRuntime, TransportConfig, VarInt,
 };
 use quinn_proto::RandomConnectionIdGenerator;
 use ring::hmac;
@@ -29,12 +30,24 @@ pub const KEEP_ALIVE_MS: u64 = 1_500;
 pub const CONNECT_TIMEOUT_MS: u64 = 5_000;
 /// What the kernel may hold of datagrams that arrive before they are read; what does not fit is lost
 /// and has to be sent again.
-const SOCKET_BUFFER_LEN_BYTES: usize = 4 * 1024 * 1024;
+const SOCKET_BUFFER_LEN_BYTES: usize = 16 * 1024 * 1024;
 /// Bytes of a connection id (RFC 9000 5.1).
 const CONNECTION_ID_LEN_BYTES: usize = 8;
-/// Largest datagram probed for: what 9,000-byte jumbo frames hold.
-const DATAGRAM_LEN_BYTES_MAX: u16 = 8_952;
+/// Datagrams that quinn hands to the kernel in one call (its `MAX_TRANSMIT_SEGMENTS`). Together they
+/// are one UDP message to the kernel, which refuses longer ones than IP can carry.
+const DATAGRAMS_PER_SEND_MAX: u16 = 10;
+/// Longest UDP message over IPv4: 65,535 less both headers.
+const UDP_LEN_BYTES_MAX: u16 = 65_507;
+/// Largest datagram probed for, on the way to the 9,000-byte frames of fast networks.
+const DATAGRAM_LEN_BYTES_MAX: u16 = UDP_LEN_BYTES_MAX / DATAGRAMS_PER_SEND_MAX;
+/// Bytes sent to a new peer before its first acknowledgement. More than RFC 9002 7.2 recommends:
+/// 20 of the largest datagrams, about what one TCP connection of a browser page has.
+const INITIAL_WINDOW_BYTES: u64 = 128 * 1024;
+/// Datagrams that a peer may receive before it acknowledges them, where nothing is amiss. QUIC's own
+/// 1 makes every third datagram of a transfer an acknowledgement.
+const UNACKNOWLEDGED_MAX: u32 = 8;
 
+const _: () = assert!(SOCKET_BUFFER_LEN_BYTES > limits::CONNECTION_WINDOW_BYTES as usize);
 const _: () = assert!(KEEP_ALIVE_MS * 3 < IDLE_TIMEOUT_MS as u64);
 
 /// A listening endpoint.
@@ -110,7 +123,9 @@ impl Connector {
         let endpoint = bind(address)
             .and_then(|socket| {
                 let runtime = Arc::new(TokioRuntime);
-                Endpoint::new(EndpointConfig::default(), None, socket, runtime)
+                let mut config = EndpointConfig::default();
+                take_large_datagrams(&mut config);
+                Endpoint::new(config, None, socket, runtime)
             })
             .map_err(|source| TransportError::Bind { address, source })?;
         Ok(Self { endpoint, config })
@@ -163,7 +178,14 @@ fn listen(
     let mut endpoint = EndpointConfig::new(Arc::new(reset_key));
     // The default generator knows its own ids only and lets those of the old process drop.
     endpoint.cid_generator(|| Box::new(RandomConnectionIdGenerator::new(CONNECTION_ID_LEN_BYTES)));
+    take_large_datagrams(&mut endpoint);
     Endpoint::new(endpoint, Some(config), socket, Arc::new(TokioRuntime))
+}
+
+/// A peer probes for datagrams no larger than we say we take.
+fn take_large_datagrams(config: &mut EndpointConfig) {
+    let is_set = config.max_udp_payload_size(DATAGRAM_LEN_BYTES_MAX).is_ok();
+    debug_assert!(is_set, "within what RFC 9000 18.2 allows");
 }
 
 /// A socket whose buffers hold what a window lets a peer send while this process is not running.
@@ -194,6 +216,12 @@ fn transport() -> TransportConfig {
         .datagram_receive_buffer_size(None)
         .max_idle_timeout(Some(IdleTimeout::from(VarInt::from_u32(IDLE_TIMEOUT_MS))))
         .keep_alive_interval(Some(Duration::from_millis(KEEP_ALIVE_MS)));
+    let mut congestion = CubicConfig::default();
+    congestion.initial_window(INITIAL_WINDOW_BYTES);
+    config.congestion_controller_factory(Arc::new(congestion));
+    let mut acknowledgements = AckFrequencyConfig::default();
+    acknowledgements.ack_eliciting_threshold(VarInt::from_u32(UNACKNOWLEDGED_MAX));
+    config.ack_frequency_config(Some(acknowledgements));
     let mut discovery = quinn::MtuDiscoveryConfig::default();
     discovery.upper_bound(DATAGRAM_LEN_BYTES_MAX);
     config.mtu_discovery_config(Some(discovery));

@@ -4,6 +4,7 @@
 //! - [`endpoint`]: QUIC and TLS settings; a server that admits peers of our CA only.
 //! - [`serve`]: the server's side of a request: [`serve::Service`] and its replies.
 //! - [`call`]: the client's side of a request.
+//! - `frames`: what comes in on one stream, on either side.
 //! - [`watching`]: watches and leases: telling clients of changes, and waiting for them.
 //!
 //! What must hold: no connection without a certificate of our CA on both sides, each naming a
@@ -13,6 +14,7 @@
 pub mod call;
 pub mod endpoint;
 pub mod error;
+mod frames;
 pub mod identity;
 pub mod serve;
 pub mod watching;

@@ -139,15 +139,6 @@ pub fn decode_recalled(frame: &Frame) -> Result<u64, CodecError> {
     decode(frame)
 }
 
-/// The data in a frame of a request's body.
-///
-/// # Errors
-/// A frame of another kind.
-pub fn decode_body(frame: Frame) -> Result<Bytes, CodecError> {
-    expect(&frame, FrameKind::Data)?;
-    Ok(frame.payload)
-}
-
 fn expect(frame: &Frame, kind: FrameKind) -> Result<(), CodecError> {
     if frame.kind == kind { Ok(()) } else { Err(CodecError::Misplaced { kind: frame.kind }) }
 }

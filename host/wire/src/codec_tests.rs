@@ -89,6 +89,7 @@ fn requests() -> Vec<Request> {
         Request::Read { file: 1, offset_bytes: u64::MAX, len_bytes: u32::MAX },
         Request::Flush { file: 1, owner: owner() },
         Request::Release { file: u64::MAX, unlock: Some(owner()) },
+        Request::ReleaseMany { files: vec![1, u64::MAX] },
         Request::Fsync { file: 1, data_only: true },
         Request::Fsyncdir { dir: handle },
         Request::Lseek { file: 1, offset_bytes: 5, hole: true },
@@ -113,7 +114,7 @@ fn changes() -> Vec<Change> {
 }
 
 fn mutated(result: Mutated) -> ReplyFrame {
-    ReplyFrame::Reply(Reply::Mutated { result, changes: changes() })
+    ReplyFrame::Reply(Reply::Mutated { result, changes: changes(), dirs: vec![(handle(), Attr { ino: 9, nlink: 3, ..Attr::default() })] })
 }
 
 fn replies() -> Vec<ReplyFrame> {

@@ -65,35 +65,21 @@ pub fn header(kind: FrameKind, len: usize) -> [u8; HEADER_LEN] {
     [a, b, c, d, kind as u8]
 }
 
-/// Checks the length that the frame at the front of `buffer` announces, as far as it is there.
+/// What the frame with this header is, and how many bytes of payload follow it.
 ///
 /// # Errors
-/// It is over `max_bytes`.
-pub fn check_len(buffer: &[u8], max_bytes: usize) -> Result<(), CodecError> {
-    let Some(&[a, b, c, d]) = buffer.first_chunk() else { return Ok(()) };
+/// A frame of unknown kind, or over `max_bytes`; the stream cannot be read further.
+pub fn parse_header(
+    header: &[u8; HEADER_LEN],
+    max_bytes: usize,
+) -> Result<(FrameKind, usize), CodecError> {
+    let [a, b, c, d, kind] = *header;
     let len_bytes = u32::from_le_bytes([a, b, c, d]) as usize;
+    let kind = FrameKind::of(kind).ok_or(CodecError::Kind { kind })?;
     if len_bytes > max_bytes {
         return Err(CodecError::TooLong { len_bytes, max_bytes });
     }
-    Ok(())
-}
-
-/// Bytes of the data frame with this header, of a body of which `left_bytes` are to come.
-///
-/// # Errors
-/// It is no data frame, empty, or longer than the rest of the body.
-pub fn body_len(header: &[u8; HEADER_LEN], left_bytes: usize) -> Result<usize, CodecError> {
-    let [_, _, _, _, kind] = *header;
-    match FrameKind::of(kind) {
-        Some(FrameKind::Data) => {}
-        Some(kind) => return Err(CodecError::Misplaced { kind }),
-        None => return Err(CodecError::Kind { kind }),
-    }
-    check_len(header, left_bytes)?;
-    match u32::from_le_bytes([header[0], header[1], header[2], header[3]]) {
-        0 => Err(CodecError::Payload { kind: FrameKind::Data, reason: "it is empty".into() }),
-        len => Ok(len as usize),
-    }
+    Ok((kind, len_bytes))
 }
 
 /// Takes one whole frame from the front of `buffer`, `None` where more bytes are needed.
@@ -101,14 +87,10 @@ pub fn body_len(header: &[u8; HEADER_LEN], left_bytes: usize) -> Result<usize, C
 /// # Errors
 /// A frame of unknown kind or over [`FRAME_LEN_BYTES_MAX`]; the stream cannot be read further.
 pub fn take(buffer: &mut BytesMut) -> Result<Option<Frame>, CodecError> {
-    let Some(&[a, b, c, d, kind]) = buffer.first_chunk::<HEADER_LEN>() else {
+    let Some(header) = buffer.first_chunk::<HEADER_LEN>() else {
         return Ok(None);
     };
-    let len = u32::from_le_bytes([a, b, c, d]) as usize;
-    let kind = FrameKind::of(kind).ok_or(CodecError::Kind { kind })?;
-    if len > FRAME_LEN_BYTES_MAX {
-        return Err(CodecError::TooLong { len_bytes: len, max_bytes: FRAME_LEN_BYTES_MAX });
-    }
+    let (kind, len) = parse_header(header, FRAME_LEN_BYTES_MAX)?;
     if buffer.len() < HEADER_LEN + len {
         return Ok(None);
     }

@@ -172,7 +172,7 @@ impl Brick {
                 let frame = match self.tree.apply(&mutation) {
                     Ok((place, result, changes)) => {
                         cx.oracle.apply(&op, &mutation, Ok((place, self.tree.state(place))));
-                        ReplyFrame::Reply(Reply::Mutated { result, changes })
+                        ReplyFrame::Reply(Reply::Mutated { result, changes, dirs: Vec::new() })
                     }
                     Err(status) => {
                         cx.oracle.apply(&op, &mutation, Err(status));

@@ -326,7 +326,7 @@ impl Caching {
             Call::Mutation { id, request, stamp } => {
                 self.waiting.remove(&id);
                 let changes = match &reply {
-                    ReplyFrame::Reply(Reply::Mutated { result, changes }) => {
+                    ReplyFrame::Reply(Reply::Mutated { result, changes, .. }) => {
                         let learnt = learnt(cx.plant, &request, result);
                         self.cache.learn(cx.now_ms(), stamp, changes, learnt.as_slice());
                         changes.clone()

@@ -4,7 +4,7 @@
 //! - [`process`]: one server process: its `ready` line, its log, its end.
 //! - [`mounted`]: a mount, and its end.
 //! - [`share`]: a site with several gateways and writable mounts of one directory.
-//! - [`relay`]: datagrams passed on between two of them, or not.
+//! - [`relay`]: a network between two of them, as slow, lossy or cut as is wanted.
 //! - [`run`]: other programs with a deadline; [`actor`]: a process that does what it is told.
 //! - [`view`]: what a file system shows, as text that can be compared.
 //! - [`backing`]: file systems of other kinds to export.
@@ -26,13 +26,14 @@ pub mod mounted;
 pub mod need;
 pub mod process;
 pub mod raw;
-pub mod relay;
 pub mod run;
 pub mod share;
 pub mod site;
 pub mod tree;
 pub mod view;
 pub mod wait;
+
+pub use portcullis_relay as relay;
 
 use std::path::PathBuf;
 

@@ -27,6 +27,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     ("portcullis-sdk", &["portcullis-core"]),
     ("portcullis-sim", &["portcullis-core", "portcullis-wire"]),
+    ("portcullis-relay", &[]),
+    ("portcullis-floor", &["portcullis-fuse"]),
     ("xtask", &[]),
 ];
 
@@ -36,6 +38,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("wasmtime", &["portcullis-policy"]),
     ("quinn-proto", &["portcullis-transport"]),
     ("quinn", &["portcullis-transport", "portcullis-suite", "portcullis-bench"]),
+    ("quinn-udp", &["portcullis-relay"]),
 ];
 
 /// All that `core` and `wire` may depend on: nothing that does I/O or reads a clock.

@@ -61,7 +61,7 @@ impl Client {
         let request = Request::Mutate { op, caller: Caller::ROOT, mutation: mutation.clone() };
         let body = [Bytes::from_static(body)];
         match status_of(self.connection.call_with(&request, &body).await)? {
-            Reply::Mutated { result, changes } => Ok((result, changes)),
+            Reply::Mutated { result, changes, .. } => Ok((result, changes)),
             other => panic!("{other:?}"),
         }
     }

@@ -134,7 +134,7 @@ async fn item(client: &Client, room: &Arc<Semaphore>, visit: Visit<'_>) -> Resul
             }
             // One byte more than it has: is it still as long as it was?
             let data = file.read(0, attr.size_bytes as u32 + 1).await?;
-            Ok(Content::Whole(attr, data))
+            Ok(Content::Whole(attr, data.concat().into()))
         });
         Some(Fetching { task, _room: room })
     } else {

@@ -80,7 +80,7 @@ impl Volume {
             let _writing = writing;
             let valid = volume.attr_ttl(before.stamp, &handle);
             let learnt = [Learnt::Attr { handle, attr: changed.value }];
-            volume.learnt(before, &changed.changes, &learnt);
+            volume.learnt(before, &changed, learnt.to_vec());
             volume.answer_valid_attr(reply, &changed.value, valid);
         });
     }

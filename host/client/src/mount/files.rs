@@ -125,17 +125,17 @@ impl Volume {
             let mode = volume.masked(&dir, create.mode, create.umask).await? & PERMISSIONS;
             let mutation = mutation(dir.handle, mode);
             let made = volume.client.create(by, mutation).await.map_err(errno_of_name)?;
-            let (entry, file) = made.value;
+            let ((entry, file), changed) = made.split();
             let found: Found = volume.with_attr(entry).await?;
-            Ok((dir, found, file, made.changes))
+            Ok((dir, found, file, changed))
         };
-        self.ask(caller, parent, reply, ask, move |reply, (dir, found, file, changes)| {
+        self.ask(caller, parent, reply, ask, move |reply, (dir, found, file, changed)| {
             let _under_way = under_way;
             let attr = found.1;
             let learnt =
                 if name.is_empty() { Vec::new() } else { learnt(&dir, &name, &found, false) };
             let out = volume.entry_out(&dir, &name, found, before.stamp);
-            volume.learnt(before, &changes, &learnt);
+            volume.learnt(before, &changed, learnt);
             let out = match out {
                 Ok(out) => out,
                 Err(errno) => return reply.error(errno),
@@ -160,7 +160,10 @@ impl Volume {
             let data = file.file.read(read.offset, read.len_bytes).await;
             data.map_err(|error| errno_of_handle(&error))
         };
-        self.ask_of_file(caller, file, reply, ask, |reply, data: Bytes| reply.data(&[&data]));
+        self.ask_of_file(caller, file, reply, ask, |reply, data: Vec<Bytes>| {
+            let parts: Vec<&[u8]> = data.iter().map(|piece| &piece[..]).collect();
+            reply.data(&parts);
+        });
     }
 
     pub(super) fn write(

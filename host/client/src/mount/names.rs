@@ -236,14 +236,15 @@ impl Volume {
             let mutation = mutation(dir.handle, mode);
             let is_dir = matches!(mutation, Mutation::Mkdir { .. });
             let made = volume.client.mutate(by, mutation, None).await.map_err(errno_of_name)?;
-            let found = volume.made(made.value).await?;
-            Ok((dir, found, is_dir, made.changes))
+            let (made, changed) = made.split();
+            let found = volume.made(made).await?;
+            Ok((dir, found, is_dir, changed))
         };
-        self.ask(caller, parent, reply, ask, move |reply, (dir, found, is_dir, changes)| {
+        self.ask(caller, parent, reply, ask, move |reply, (dir, found, is_dir, changed)| {
             let _under_way = under_way;
             let learnt = learnt(&dir, &name, &found, is_dir);
             let out = volume.entry_out(&dir, &name, found, before.stamp);
-            volume.learnt(before, &changes, &learnt);
+            volume.learnt(before, &changed, learnt);
             volume.answer_entry(reply, out);
         });
     }
@@ -311,7 +312,7 @@ impl Volume {
         };
         answer(&self.runtime, caller, reply, ask, move |reply, changed: Changed<Mutated>| {
             let _under_way = under_way;
-            volume.learnt(before, &changed.changes, &learnt);
+            volume.learnt(before, &changed, learnt);
             done(&changed.changes);
             reply.done();
         });

@@ -153,7 +153,7 @@ impl Shown {
                 attached(self.entry(ROOT).ok_or(Failure::from(Status::Stale))?, *watch)
             }
             Request::Renew => Reply::Renewed { lease_ms: LEASE_MS as u32 },
-            Request::Release { .. } | Request::Detach => Reply::Done,
+            Request::Release { .. } | Request::ReleaseMany { .. } | Request::Detach => Reply::Done,
             Request::Statfs { .. } => Reply::Statfs(Statfs {
                 fragment_bytes: 4096,
                 block_bytes: 4096,
@@ -208,7 +208,7 @@ impl Shown {
         let start = node.content.len().min(offset);
         let mut data = node.content.slice(start..node.content.len().min(start + len));
         while !data.is_empty() {
-            reply.data(data.split_to(data.len().min(READ_FRAME_LEN_BYTES))).await?;
+            reply.data(vec![data.split_to(data.len().min(READ_FRAME_LEN_BYTES))]).await?;
         }
         reply.end(true).await
     }

@@ -28,7 +28,7 @@ use super::options::MountOptions;
 use super::space::Space;
 use super::task::answer;
 use super::under_way::UnderWay;
-use crate::Client;
+use crate::{Changed, Client};
 
 /// Taken off what is left of the lease, for the kernel's coarser clock.
 const LEASE_MARGIN_MS: u64 = 20;
@@ -201,10 +201,12 @@ impl Volume {
         self.memory.forget(changes);
     }
 
-    /// As [`Volume::noted`], and what came of them.
-    pub(super) fn learnt(&self, before: Before, changes: &[Change], learnt: &[Learnt]) {
-        self.fence.enter(changes);
-        self.memory.learn(before.mutation, changes, learnt);
+    /// As [`Volume::noted`], and what came of them: `learnt`, and what the directories are like.
+    pub(super) fn learnt<T>(&self, before: Before, changed: &Changed<T>, mut learnt: Vec<Learnt>) {
+        self.fence.enter(&changed.changes);
+        let dirs = changed.dirs.iter();
+        learnt.extend(dirs.map(|&(handle, attr)| Learnt::Attr { handle, attr }));
+        self.memory.learn(before.mutation, &changed.changes, &learnt);
     }
 
     /// Call it before anything is asked.

@@ -111,7 +111,7 @@ impl Mount {
         let body = [Bytes::copy_from_slice(body)];
         let answered = tokio::time::timeout(PATIENCE, self.client.0.call_with(&request, &body));
         match answered.await.unwrap_or_else(|_| panic!("no answer to {request:?}")) {
-            Ok(Reply::Mutated { result, changes }) => Ok((result, changes)),
+            Ok(Reply::Mutated { result, changes, .. }) => Ok((result, changes)),
             Err(CallError::Failed(failure)) => Err(failure),
             other => panic!("{request:?}: {other:?}"),
         }

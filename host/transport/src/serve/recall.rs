@@ -1,14 +1,14 @@
 //! Telling a client of changes: a stream that the server opens, one recall, one acknowledgement.
 
-use bytes::BytesMut;
 use portcullis_core::watch::Tell;
-use portcullis_wire::{codec, frame};
+use portcullis_wire::codec;
 use quinn::VarInt;
 
 use super::PeerGone;
+use crate::frames::{Frames, Incoming};
 
-/// Bytes taken from a stream at once: an acknowledgement is one small frame.
-const PIECE_LEN_BYTES: usize = 1024;
+/// Longest acknowledgement: one number.
+const RECALLED_LEN_BYTES_MAX: usize = 16;
 
 /// The way to tell one client of changes.
 #[derive(Clone, Debug)]
@@ -28,21 +28,16 @@ impl Recaller {
     /// forgotten anything is not known.
     pub async fn tell(&self, tell: &Tell) -> Result<(), PeerGone> {
         let recall = codec::encode_recall(tell).map_err(|_| PeerGone)?;
-        let (mut send, mut recv) = self.connection.open_bi().await.map_err(|_| PeerGone)?;
+        let (mut send, recv) = self.connection.open_bi().await.map_err(|_| PeerGone)?;
         send.write_chunk(recall).await.map_err(|_| PeerGone)?;
         send.finish().map_err(|_| PeerGone)?;
-        let mut buffer = BytesMut::new();
-        loop {
-            if let Some(frame) = frame::take(&mut buffer).map_err(|_| PeerGone)? {
-                let number = codec::decode_recalled(&frame).map_err(|_| PeerGone)?;
-                return if number == tell.number { Ok(()) } else { Err(PeerGone) };
-            }
-            match recv.read_chunk(PIECE_LEN_BYTES, true).await {
-                Ok(Some(chunk)) if buffer.len() < PIECE_LEN_BYTES => {
-                    buffer.extend_from_slice(&chunk.bytes);
-                }
-                _ => return Err(PeerGone),
-            }
+        let Ok(Incoming::Frame(frame)) = Frames::new(recv).next(RECALLED_LEN_BYTES_MAX).await
+        else {
+            return Err(PeerGone);
+        };
+        match codec::decode_recalled(&frame) {
+            Ok(number) if number == tell.number => Ok(()),
+            _ => Err(PeerGone),
         }
     }
 

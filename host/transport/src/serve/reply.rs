@@ -10,6 +10,8 @@ use quinn::SendStream;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use crate::frames::join;
+
 /// The peer no longer wants the answer, or is lost. Nobody is left to tell.
 #[derive(Debug)]
 pub struct PeerGone;
@@ -75,14 +77,15 @@ impl ReplySink {
         self.write(&mut [header, chunk.bytes().clone()]).await
     }
 
-    /// Sends bytes of a file; waits while the peer does not keep up.
+    /// Sends bytes of a file, together at most a frame; waits while the peer does not keep up.
     ///
     /// # Errors
     /// The peer is gone.
-    pub async fn data(&mut self, data: Bytes) -> Result<(), PeerGone> {
+    pub async fn data(&mut self, pieces: Vec<Bytes>) -> Result<(), PeerGone> {
         self.is_series = true;
-        let header = Bytes::copy_from_slice(&codec::data_header(data.len()));
-        self.write(&mut [header, data]).await
+        let len_bytes = pieces.iter().map(Bytes::len).sum();
+        let header = Bytes::copy_from_slice(&codec::data_header(len_bytes));
+        self.write(&mut [header, join(pieces)]).await
     }
 
     /// Ends a listing or a read.

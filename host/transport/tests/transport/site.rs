@@ -118,7 +118,7 @@ impl Service for Keeper {
                 let len_bytes = u64::from(mutation.body_len_bytes());
                 self.bodies.lock().push(whole);
                 let result = Mutated::Written { len_bytes };
-                reply.reply(Reply::Mutated { result, changes: Vec::new() }).await
+                reply.reply(Reply::Mutated { result, changes: Vec::new(), dirs: Vec::new() }).await
             }
             Request::Attach { .. } => {
                 let notices = Notices::None;

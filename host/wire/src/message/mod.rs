@@ -163,7 +163,7 @@ pub enum Request {
         handle: Handle,
     },
     /// Changes something. Answer: [`Reply::Mutated`]. Where [`Mutation::body_len_bytes`] is not 0,
-    /// data frames with as many bytes follow the request.
+    /// as many bytes follow the request, as they are.
     Mutate {
         /// Names this operation, however often it is sent.
         op: OpId,
@@ -174,6 +174,12 @@ pub enum Request {
     },
     /// What a gateway tells of itself; for the admin role. Answer: [`Reply::Stats`].
     Stats,
+    /// Closes open files with which no lock ends; ids that are not known are passed over. Answer:
+    /// [`Reply::Done`].
+    ReleaseMany {
+        /// Ids from [`Reply::Opened`] on this connection, at most `RELEASES_MAX`.
+        files: Vec<u64>,
+    },
 }
 
 impl Request {
@@ -201,10 +207,11 @@ impl Request {
             Request::Listxattr { .. } => Verb::Listxattr,
             Request::Mutate { mutation, .. } => mutation.verb(),
             Request::Stats => Verb::Stats,
+            Request::ReleaseMany { .. } => Verb::Release,
         }
     }
 
-    /// Bytes that follow the request in data frames.
+    /// Bytes that follow the request, as they are.
     pub const fn body_len_bytes(&self) -> u32 {
         match self {
             Request::Mutate { mutation, .. } => mutation.body_len_bytes(),

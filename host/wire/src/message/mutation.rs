@@ -246,7 +246,24 @@ impl Mutation {
         }
     }
 
-    /// Bytes that follow the request in data frames.
+    /// The directories whose names it changes, each once.
+    pub fn dirs(&self) -> [Option<Handle>; 2] {
+        match self {
+            Mutation::Create { dir, .. }
+            | Mutation::Mkdir { dir, .. }
+            | Mutation::Mknod { dir, .. }
+            | Mutation::Symlink { dir, .. }
+            | Mutation::Link { dir, .. }
+            | Mutation::Unlink { dir, .. }
+            | Mutation::Rmdir { dir, .. } => [Some(*dir), None],
+            Mutation::Rename { dir, new_dir, .. } => {
+                [Some(*dir), Some(*new_dir).filter(|new_dir| new_dir != dir)]
+            }
+            _ => [None, None],
+        }
+    }
+
+    /// Bytes that follow the request, as they are.
     pub const fn body_len_bytes(&self) -> u32 {
         match self {
             Mutation::Write { len_bytes, .. } | Mutation::Setxattr { len_bytes, .. } => *len_bytes,

@@ -1,7 +1,7 @@
 //! The answers, and how a request fails.
 
 use portcullis_core::watch::Change;
-use portcullis_core::{Attr, Entry, Status};
+use portcullis_core::{Attr, Entry, Handle, Status};
 use serde::{Deserialize, Serialize};
 
 use super::lock::Lock;
@@ -61,6 +61,10 @@ pub enum Reply {
         result: Mutated,
         /// What is no longer true. The one who asked forgets it on its own; everybody else was told.
         changes: Vec<Change>,
+        /// What the directories of the names that changed are like since: whoever asked asks for
+        /// their attributes next (NFSv3's `wcc_data` is there for the same, RFC 1813 2.6). Those of
+        /// which that is not known are left out.
+        dirs: Vec<(Handle, Attr)>,
     },
     /// A gateway's account of itself.
     Stats(Box<GatewayStats>),

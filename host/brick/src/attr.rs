@@ -15,6 +15,11 @@ pub(crate) fn stat(fd: BorrowedFd<'_>) -> io::Result<Stat> {
     statx(fd, c"", AtFlags::EMPTY_PATH | AtFlags::NO_AUTOMOUNT, mask()).map(Stat)
 }
 
+/// The same, as it is now, whatever a cache of the file system tells.
+pub(crate) fn stat_synced(fd: BorrowedFd<'_>) -> io::Result<Stat> {
+    statx(fd, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC, mask()).map(Stat)
+}
+
 /// The stat of what `name` stands for in `dir`, of a link itself.
 pub(crate) fn stat_name(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Stat> {
     statx(dir, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, mask()).map(Stat)

@@ -168,8 +168,12 @@ impl Export {
 
     /// Whether `dir` was removed and is only kept by its descriptor.
     pub(crate) fn is_removed(&self, dir: BorrowedFd<'_>) -> bool {
-        // Some FUSE file systems count no links at all; there this cannot be told.
-        self.stat.nlink() > 0 && stat(dir).is_ok_and(|stat| stat.nlink() == 0)
+        self.counts_links() && stat(dir).is_ok_and(|stat| stat.nlink() == 0)
+    }
+
+    /// Whether a file without links has no name: some FUSE file systems count no links at all.
+    pub(crate) fn counts_links(&self) -> bool {
+        self.stat.nlink() > 0
     }
 }
 

@@ -82,8 +82,8 @@ pub(crate) async fn mutate(
                 }
             }
             Admission::Unknown => {
-                let detail = "not known whether it was applied: the brick was restarted meanwhile";
-                return Err(Failure::new(Status::Unavailable, detail));
+                let detail = "the brick was restarted meanwhile; look before you repeat it";
+                return Err(Failure::new(Status::InDoubt, detail));
             }
             Admission::Answered => {
                 let detail = "an operation whose answer its client has already";

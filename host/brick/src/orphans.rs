@@ -28,7 +28,7 @@ use rustix::time::{ClockId, clock_gettime};
 use tracing::{info, warn};
 
 use crate::export::proc_path;
-use crate::handles::{Directory, Handles};
+use crate::handles::{Directory, FileNumber, Handles};
 
 /// The hidden directory, in the root of the export.
 pub(crate) const ORPHANS_DIR: &[u8] = b".portcullis-orphans";
@@ -77,27 +77,35 @@ struct File {
     orphan: Option<Orphan>,
 }
 
-/// The name of an orphan.
-#[derive(Clone, Copy)]
+/// The name of an orphan: `number[.file][t]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Orphan {
     number: u64,
+    /// Where the handle of the file holds a number that only this brick knows: so that the next
+    /// life of the brick knows it too.
+    file: Option<FileNumber>,
     /// It may be given a name.
     is_temporary: bool,
 }
 
 impl Orphan {
     fn name(self) -> String {
+        let file = self.file.map(|number| format!(".{number}")).unwrap_or_default();
         let end = if self.is_temporary { TEMPORARY.to_string() } else { String::new() };
-        format!("{}{end}", self.number)
+        format!("{}{file}{end}", self.number)
     }
 
     fn parse(name: &[u8]) -> Option<Self> {
         let name = std::str::from_utf8(name).ok()?;
-        let (number, is_temporary) = match name.strip_suffix(TEMPORARY) {
-            Some(number) => (number, true),
+        let (numbers, is_temporary) = match name.strip_suffix(TEMPORARY) {
+            Some(numbers) => (numbers, true),
             None => (name, false),
         };
-        let orphan = Self { number: number.parse().ok()?, is_temporary };
+        let (number, file) = match numbers.split_once('.') {
+            Some((number, file)) => (number, Some(file.parse().ok()?)),
+            None => (numbers, None),
+        };
+        let orphan = Self { number: number.parse().ok()?, file, is_temporary };
         (orphan.name() == name).then_some(orphan)
     }
 }
@@ -175,7 +183,8 @@ impl Orphans {
             let Some(orphan) = Orphan::parse(name).filter(|_| is_valid_name(name)) else {
                 continue;
             };
-            let Ok(found) = self.handles.entry(&dir, name) else { continue };
+            let found = self.handles.adopted_entry(&dir, name, orphan.file);
+            let Ok(found) = found else { continue };
             let kept_until = Some(self.returning_until);
             table.files.insert(found.handle, File { holders: 0, kept_until, orphan: Some(orphan) });
             table.orphans += 1;
@@ -222,14 +231,14 @@ impl Orphans {
         remove: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
         let _busy = self.busy(victim);
-        let kept = self.keep(victim);
+        let Some((dir, orphan, kept_until)) = self.keep(victim) else {
+            return self.handles.removing(victim, remove);
+        };
         let removed = remove();
-        if let Some((dir, orphan, kept_until)) = kept {
-            if removed.is_ok() {
-                self.enter(victim, orphan, kept_until);
-            } else {
-                self.unlink(&dir, orphan);
-            }
+        if removed.is_ok() {
+            self.enter(victim, orphan, kept_until);
+        } else {
+            self.unlink(&dir, orphan);
         }
         removed
     }
@@ -264,7 +273,10 @@ impl Orphans {
     ) -> Result<Held> {
         let held = self.hold(handle);
         let dir = self.dir()?;
-        let orphan = self.link(&dir, fd, may_be_linked)?;
+        let orphan = self.link(&dir, fd, handle, may_be_linked)?;
+        if let Some(number) = orphan.file {
+            self.handles.adopt(fd, number)?;
+        }
         self.handles.moved(&dir, orphan.name().as_bytes(), handle, FileKind::Regular);
         self.enter(handle, orphan, None);
         Ok(held)
@@ -317,7 +329,12 @@ impl Orphans {
         if let Some(orphan) = orphan
             && let Ok(dir) = self.dir()
         {
-            self.unlink(&dir, orphan);
+            let unlink = || {
+                self.unlink(&dir, orphan);
+                Ok(())
+            };
+            // What it does not unlink it has warned of.
+            let _ = self.handles.removing_last(handle, unlink);
         }
     }
 
@@ -334,7 +351,9 @@ impl Orphans {
                 |file: &&File| file.holders > 0 || file.kept_until.is_some_and(|until| until > now);
             table.files.get(victim).filter(is_held).map(|file| file.kept_until)
         };
-        if known.is_none() && !is_returning {
+        // Who knew an earlier life cannot know a file by a number of this one.
+        let is_new = self.handles.number_of(victim).is_some();
+        if known.is_none() && (!is_returning || is_new) {
             return None;
         }
         let object = self.handles.object(victim).ok()?;
@@ -347,7 +366,7 @@ impl Orphans {
             None => return None,
         };
         let linked = self.dir().and_then(|dir| {
-            let orphan = self.link(&dir, object.fd.as_fd(), false)?;
+            let orphan = self.link(&dir, object.fd.as_fd(), victim, false)?;
             Ok((dir, orphan, kept_until))
         });
         linked.inspect_err(|error| self.warn_once(*error)).ok()
@@ -364,12 +383,19 @@ impl Orphans {
         table.orphans += 1;
     }
 
-    fn link(&self, dir: &Directory, file: BorrowedFd<'_>, is_temporary: bool) -> Result<Orphan> {
+    fn link(
+        &self,
+        dir: &Directory,
+        fd: BorrowedFd<'_>,
+        handle: &Handle,
+        is_temporary: bool,
+    ) -> Result<Orphan> {
+        let file = self.handles.number_of(handle);
         loop {
             let number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
-            let orphan = Orphan { number, is_temporary };
+            let orphan = Orphan { number, file, is_temporary };
             let name = orphan.name();
-            match linkat(CWD, proc_path(file), &dir.fd, name, AtFlags::SYMLINK_FOLLOW) {
+            match linkat(CWD, proc_path(fd), &dir.fd, name, AtFlags::SYMLINK_FOLLOW) {
                 Ok(()) => return Ok(orphan),
                 Err(Errno::EXIST) => {}
                 Err(error) => return Err(error),
@@ -452,7 +478,7 @@ mod tests {
     use super::*;
     use crate::HandleChoice;
     use crate::export::Export;
-    use crate::testing::{each_file_system, handles_of};
+    use crate::testing::{each_file_system, handles_of, on_bindfs, reuse, until_reused};
 
     const LONG: Duration = Duration::from_secs(3600);
 
@@ -585,6 +611,46 @@ mod tests {
     }
 
     #[test]
+    fn a_numbered_orphan_keeps_its_handle_over_a_restart_and_loses_it_when_it_is_gone() {
+        let test = "a_numbered_orphan_keeps_its_handle_over_a_restart_and_loses_it_when_it_is_gone";
+        on_bindfs(test, |_, path| {
+            until_reused(test, |round| {
+                let handles = handles_of(path, HandleChoice::Auto);
+                let [handle, other] = ["", "-other"].map(|end| {
+                    let handle = file(&handles, path, &format!("{round}{end}"));
+                    assert!(handles.number_of(&handle).is_some(), "it has no birth time");
+                    handle
+                });
+                let orphans = Orphans::with_grace(handles.clone(), LONG);
+                let held = orphans.hold(&handle);
+                for (handle, end) in [(&handle, ""), (&other, "-other")] {
+                    let unlink = || unlink(path.join(format!("{round}{end}")));
+                    orphans.removing(handle, unlink).expect("removed");
+                }
+                assert!(orphans.is_orphan(&handle));
+                assert!(!orphans.is_orphan(&other), "nobody can hold it since an earlier life");
+                held.lose();
+                drop((held, orphans, handles));
+
+                let handles = handles_of(path, HandleChoice::Auto);
+                let orphans = Orphans::with_grace(handles.clone(), LONG);
+                assert!(orphans.is_orphan(&handle));
+                let back = orphans.hold(&handle);
+                let ino = handles.object(&handle).expect("its holder finds it").stat.ino();
+                drop(back);
+                orphans.sweep(Instant::now() + LONG);
+                assert!(hidden(path).is_empty());
+                let make = |name: &str| std::fs::write(path.join(name), b"").expect("written");
+                let again = reuse(path, round, ino, make)?;
+                let root = handles.directory(handles.root()).expect("the root");
+                let next = handles.entry(&root, again.as_bytes()).expect("there").handle;
+                assert_ne!(next, handle);
+                Some(())
+            });
+        });
+    }
+
+    #[test]
     fn a_foreign_file_in_place_of_the_hidden_directory_is_left_alone() {
         let dir = tempfile::tempdir().expect("a directory");
         let elsewhere = tempfile::tempdir().expect("a directory");
@@ -603,13 +669,14 @@ mod tests {
 
     #[test]
     fn names_of_orphans_are_read_as_they_are_written() {
-        for orphan in [(7, false), (u64::MAX, true)] {
-            let (number, is_temporary) = orphan;
-            let name = Orphan { number, is_temporary }.name();
-            let parsed = Orphan::parse(name.as_bytes()).expect("it is one");
-            assert_eq!((parsed.number, parsed.is_temporary), orphan);
+        let files = [None, FileNumber::new(1), Some(FileNumber::MAX)];
+        for (file, is_temporary) in files.into_iter().zip([false, true, false]) {
+            for number in [7, u64::MAX] {
+                let orphan = Orphan { number, file, is_temporary };
+                assert_eq!(Orphan::parse(orphan.name().as_bytes()), Some(orphan));
+            }
         }
-        for other in ["", "t", "+7", "07", "7x", "-1", "\u{661}"] {
+        for other in ["", "t", "+7", "07", "7x", "-1", "7.", ".7", "7.0", "7.01", "\u{661}"] {
             assert!(Orphan::parse(other.as_bytes()).is_none(), "{other}");
         }
     }

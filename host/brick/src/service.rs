@@ -233,7 +233,7 @@ impl BrickService {
             return Err(Failure::new(Status::InvalidArgument, detail));
         };
         if self.tree.watching.renew(id).await {
-            return Ok(Reply::Renewed { lease_ms: LEASE_MS as u32 });
+            return Ok(Reply::Renewed { lease_ms: LEASE_MS as u32, life: self.tree.life() });
         }
         Err(Failure::new(Status::Unavailable, "the lease is over; connect again"))
     }

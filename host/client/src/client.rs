@@ -142,7 +142,7 @@ impl Client {
     /// the connection; `body` is the value of an extended attribute.
     ///
     /// # Errors
-    /// Why it was not applied; `Unavailable` where nobody knows whether it was.
+    /// Why it was not applied; `InDoubt` where nobody knows whether it was.
     pub async fn mutate(
         &self,
         caller: Caller,

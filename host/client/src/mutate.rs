@@ -16,7 +16,7 @@ use portcullis_transport::CallError;
 use portcullis_wire::message::{Caller, Failure, Mutated, Mutation};
 use portcullis_wire::{Reply, ReplyFrame, Request};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use crate::error::ClientError;
 use crate::link::{Link, is_away};
@@ -27,10 +27,6 @@ use crate::session::Session;
 const LINGER_MS: u64 = 30_000;
 /// How often a mutation is asked again because a server has too much to do.
 const REFUSED_MAX: u32 = 50;
-/// An answer that took less than this did not wait for another server.
-const AT_ONCE_MS: u64 = 1_000;
-/// How often in a row a server may say at once that it does not know.
-const UNKNOWN_MAX: u32 = 5;
 
 /// What came of a mutation, and what it made untrue. Everybody else who caches was told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +66,6 @@ pub(crate) struct Ask {
 #[derive(Debug, Default)]
 struct Tries {
     refused: u32,
-    unknown: u32,
 }
 
 /// What to do about an error.
@@ -85,17 +80,11 @@ enum Verdict {
 }
 
 impl Tries {
-    fn judge(&mut self, error: &CallError, after: Duration, has_file: bool) -> Verdict {
+    fn judge(&mut self, error: &CallError, has_file: bool) -> Verdict {
         match error {
             CallError::Lost(_) => Verdict::AskAgain,
             CallError::Failed(failure) => match failure.status {
-                // A server that waits for another one answers late; one that will never know
-                // whether it was applied says so at once.
-                Status::Unavailable => {
-                    let at_once = after < Duration::from_millis(AT_ONCE_MS);
-                    self.unknown = if at_once { self.unknown + 1 } else { 0 };
-                    if self.unknown < UNKNOWN_MAX { Verdict::AskAgain } else { Verdict::Final }
-                }
+                Status::Unavailable => Verdict::AskAgain,
                 Status::Busy | Status::BadFile if self.refused < REFUSED_MAX => {
                     self.refused += if failure.status == Status::Busy { 1 } else { REFUSED_MAX };
                     let is_id = failure.status == Status::BadFile;
@@ -199,9 +188,8 @@ impl Link {
                 Err(CallError::Lost(_)) => continue,
                 Err(error) => return Err((self.explain(error), !sent)),
             };
-            let op = operation.id(*life.get_or_insert(session.life), sent);
+            let op = operation.id(*life.get_or_insert(session.life()), sent);
             let request = Request::Mutate { op, caller: ask.caller.clone(), mutation };
-            let asked = Instant::now();
             let call = session.connection.call_with(&request, &ask.body).await;
             let was_sent = std::mem::replace(&mut sent, true);
             let error = match call {
@@ -213,7 +201,7 @@ impl Link {
                 Err(CallError::Lost(_)) if !fresh => continue,
                 Err(error) => error,
             };
-            match tries.judge(&error, asked.elapsed(), ask.file.is_some()) {
+            match tries.judge(&error, ask.file.is_some()) {
                 Verdict::AskAgain if self.persists() => self.pause().await,
                 Verdict::Refused => {
                     ask.reopen().await;
@@ -224,7 +212,9 @@ impl Link {
                     }
                 }
                 Verdict::AskAgain | Verdict::Final => {
-                    let is_certain = matches!(error, CallError::Failed(_)) && !is_away(&error);
+                    let is_certain = matches!(&error, CallError::Failed(failure)
+                        if failure.status != Status::InDoubt)
+                        && !is_away(&error);
                     return Err((self.explain(error), is_certain));
                 }
             }
@@ -350,34 +340,28 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_asked_again_until_a_server_sticks_to_it() {
-        let (late, at_once) = (Duration::from_secs(10), Duration::ZERO);
-        let away = failed(Status::Unavailable);
+    fn a_server_that_is_away_is_asked_again_and_one_that_will_never_know_is_not() {
         let mut tries = Tries::default();
         for _ in 0..100 {
-            assert_eq!(tries.judge(&away, late, false), Verdict::AskAgain);
-            assert_eq!(
-                tries.judge(&CallError::Lost(String::new()), at_once, false),
-                Verdict::AskAgain
-            );
+            let lost = CallError::Lost(String::new());
+            assert_eq!(tries.judge(&failed(Status::Unavailable), false), Verdict::AskAgain);
+            assert_eq!(tries.judge(&lost, false), Verdict::AskAgain);
         }
-        let verdicts: Vec<_> = (0..6).map(|_| tries.judge(&away, at_once, false)).collect();
-        assert_eq!(verdicts.iter().position(|verdict| *verdict == Verdict::Final), Some(4));
+        assert_eq!(tries.judge(&failed(Status::InDoubt), false), Verdict::Final);
     }
 
     #[test]
     fn what_was_refused_is_asked_anew_but_not_for_ever() {
         let mut tries = Tries::default();
         let busy = failed(Status::Busy);
-        let again =
-            (0..1000).take_while(|_| tries.judge(&busy, Duration::ZERO, false) == Verdict::Refused);
+        let again = (0..1000).take_while(|_| tries.judge(&busy, false) == Verdict::Refused);
         assert_eq!(again.count(), REFUSED_MAX as usize);
         let bad_file = failed(Status::BadFile);
         let mut tries = Tries::default();
-        assert_eq!(tries.judge(&bad_file, Duration::ZERO, true), Verdict::Refused);
-        assert_eq!(tries.judge(&bad_file, Duration::ZERO, true), Verdict::Final, "opened anew");
+        assert_eq!(tries.judge(&bad_file, true), Verdict::Refused);
+        assert_eq!(tries.judge(&bad_file, true), Verdict::Final, "opened anew");
         let mut tries = Tries::default();
-        assert_eq!(tries.judge(&bad_file, Duration::ZERO, false), Verdict::Final, "no file");
-        assert_eq!(tries.judge(&failed(Status::Exists), Duration::ZERO, true), Verdict::Final);
+        assert_eq!(tries.judge(&bad_file, false), Verdict::Final, "no file");
+        assert_eq!(tries.judge(&failed(Status::Exists), true), Verdict::Final);
     }
 }

@@ -10,6 +10,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -32,8 +33,8 @@ pub(crate) struct Session {
     pub(crate) epoch: u64,
     /// What the gateway calls it; 0 where nothing is watched.
     pub(crate) id: u64,
-    /// The life of the brick.
-    pub(crate) life: u64,
+    /// The life of the brick, as told last.
+    life: AtomicU64,
     pub(crate) notices: Notices,
     pub(crate) lease: Lease,
     /// Set once the session is lost: whether all that was told through it is forgotten.
@@ -74,7 +75,13 @@ impl Session {
         notices: Notices,
     ) -> Self {
         let (forgotten, _) = watch::channel(None);
+        let life = AtomicU64::new(life);
         Self { connection, epoch, id, life, notices, lease: Lease::default(), forgotten }
+    }
+
+    /// The life of the brick, by which a mutation that is asked for now is first sent.
+    pub(crate) fn life(&self) -> u64 {
+        self.life.load(Ordering::Relaxed)
     }
 
     /// The id to tell as ended to the next session: 0 where something may still be cached.
@@ -142,7 +149,12 @@ impl Session {
             let Some(sent_ms) = link.upgrade().map(|link| link.now_ms()) else { return };
             let call = self.connection.call(&Request::Renew);
             match timeout(Duration::from_millis(LEASE_MS), call).await {
-                Ok(Ok(Reply::Renewed { lease_ms })) => self.lease.renewed(sent_ms, lease_ms),
+                Ok(Ok(Reply::Renewed { lease_ms, life })) => {
+                    if life != 0 {
+                        self.life.store(life, Ordering::Relaxed);
+                    }
+                    self.lease.renewed(sent_ms, lease_ms);
+                }
                 // Not in time: the next one may be.
                 Err(_) => {}
                 Ok(Err(CallError::Lost(_))) => return,

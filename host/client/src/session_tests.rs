@@ -84,7 +84,7 @@ impl Service for Scripted {
                 let notices = Notices::None;
                 reply.reply(Reply::Attached { root, session, lease_ms, life: 7, notices }).await
             }
-            Request::Renew => reply.reply(Reply::Renewed { lease_ms }).await,
+            Request::Renew => reply.reply(Reply::Renewed { lease_ms, life: 7 }).await,
             Request::Getattr { .. } => reply.reply(Reply::Attr(Attr::default())).await,
             Request::Mutate { op, .. } => {
                 self.ops.lock().push(op);
@@ -183,7 +183,7 @@ async fn a_mutation_that_was_refused_is_asked_anew() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_server_will_never_know_is_said_to_be_unknown_and_forgotten() {
-    let acts = (0..10).map(|_| Act::Fail(Status::Unavailable));
+    let acts = [Act::Fail(Status::Unavailable), Act::Fail(Status::InDoubt)];
     let mut scene = Scene::new(acts, 30_000).await;
     let client = scene.client.clone();
     let asking = tokio::spawn(async move { client.mutate(Caller::ROOT, mkdir(), None).await });
@@ -191,8 +191,12 @@ async fn what_a_server_will_never_know_is_said_to_be_unknown_and_forgotten() {
     assert!(forgetting.changes().contains(&changed()[0]), "{forgetting:?}");
     forgetting.forgotten(true);
     let error = asking.await.expect("no panic").expect_err("nobody knows");
-    assert_eq!(error.status(), Status::Unavailable);
-    assert!(scene.ops().iter().all(|op| op.number == 1));
+    assert_eq!(error.status(), Status::InDoubt);
+    let ops = scene.ops();
+    assert_eq!(
+        ops.iter().map(|op| (op.number, op.retry)).collect::<Vec<_>>(),
+        [(1, false), (1, true)]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -207,8 +211,7 @@ async fn a_mutation_that_nobody_waits_for_is_forgotten_when_it_is_answered() {
     }
     asking.abort();
     assert!(asking.await.is_err());
-    let answer =
-        Reply::Mutated { result: Mutated::Done, changes: changed(), dirs: Vec::new() };
+    let answer = Reply::Mutated { result: Mutated::Done, changes: changed(), dirs: Vec::new() };
     kept.expect("just taken").reply(answer).await.expect("it is still wanted");
     let forgetting = scene.next_forgetting().await;
     assert_eq!(forgetting.changes(), changed());

@@ -99,6 +99,8 @@ statuses! {
     Quota = 122, "disk quota exceeded";
     /// A server did not answer in time or cannot be reached (EIO).
     Unavailable = 5, "server unavailable";
+    /// Nobody knows any more whether an operation was applied (EIO).
+    InDoubt = 5, "not known whether it was applied";
     /// The frame could not be read (EIO).
     BadFrame = 5, "malformed frame";
     /// The handle was not made by this brick (ESTALE).

@@ -124,7 +124,7 @@ impl Volume {
         let sent_ms = self.now_ms();
         let limit = Duration::from_millis(LEASE_HELD_MS);
         match timeout(limit, session.connection.call(&Request::Renew)).await {
-            Ok(Ok(Reply::Renewed { lease_ms })) => {
+            Ok(Ok(Reply::Renewed { lease_ms, .. })) => {
                 let until_ms = sent_ms + u64::from(lease_ms).min(LEASE_MS);
                 // First, since clients are given what the lease allows.
                 self.bound_leases(until_ms.saturating_sub(self.now_ms()));

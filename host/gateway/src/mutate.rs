@@ -148,7 +148,9 @@ impl Asked {
             failure.detail = format!("it is not known whether the {verb} was applied");
         }
         match failure.status {
-            Status::Unavailable | Status::Io | Status::BadFrame => Outcome::Unknown(failure, None),
+            Status::Unavailable | Status::InDoubt | Status::Io | Status::BadFrame => {
+                Outcome::Unknown(failure, None)
+            }
             // Part of the data may have been written.
             _ if !matches!(self.files, [None, None]) => Outcome::Unknown(failure, None),
             _ => Outcome::Failed(failure),

@@ -145,8 +145,9 @@ impl Session {
         if !self.volume.watching.renew(id).await {
             return Err(over());
         }
-        let left_ms = brick.map_or(0, |brick| self.volume.brick.lease_left_of(brick.epoch));
-        Ok(Reply::Renewed { lease_ms: left_ms as u32 })
+        let (left_ms, life) = brick
+            .map_or((0, 0), |brick| (self.volume.brick.lease_left_of(brick.epoch), brick.life));
+        Ok(Reply::Renewed { lease_ms: left_ms as u32, life })
     }
 
     /// The client caches nothing any more and is about to leave.

@@ -55,6 +55,10 @@ pub enum CodecError {
 
 /// A frame of a reply.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one at a time, on the stack; a box would be an allocation a reply"
+)]
 pub enum ReplyFrame {
     /// The reply of a request that has one message.
     Reply(Reply),

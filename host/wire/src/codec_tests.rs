@@ -114,7 +114,11 @@ fn changes() -> Vec<Change> {
 }
 
 fn mutated(result: Mutated) -> ReplyFrame {
-    ReplyFrame::Reply(Reply::Mutated { result, changes: changes(), dirs: vec![(handle(), Attr { ino: 9, nlink: 3, ..Attr::default() })] })
+    ReplyFrame::Reply(Reply::Mutated {
+        result,
+        changes: changes(),
+        dirs: vec![(handle(), Attr { ino: 9, nlink: 3, ..Attr::default() })],
+    })
 }
 
 fn replies() -> Vec<ReplyFrame> {
@@ -129,7 +133,7 @@ fn replies() -> Vec<ReplyFrame> {
             life: u64::MAX,
             notices: Notices::Fanotify,
         }),
-        ReplyFrame::Reply(Reply::Renewed { lease_ms: 1 }),
+        ReplyFrame::Reply(Reply::Renewed { lease_ms: 1, life: u64::MAX }),
         ReplyFrame::Reply(Reply::Entry(Entry { attr: None, target: None, ..entry() })),
         ReplyFrame::Reply(Reply::Attr(Attr::default())),
         ReplyFrame::Reply(Reply::Target(Vec::new())),

@@ -114,7 +114,7 @@ impl Brick {
             }
             Request::Renew => {
                 if self.serving.renew(cx, conn, call) {
-                    reply(cx, conn, call, &[renewed(u64::MAX)]);
+                    reply(cx, conn, call, &[renewed(u64::MAX, self.replays.life())]);
                 }
             }
             Request::Mutate { op, mutation, .. } => self.mutate(cx, conn, call, op, mutation),
@@ -149,7 +149,7 @@ impl Brick {
             }
             Admission::Replay(frame) => self.repeat(cx, conn, call, frame),
             Admission::Joined => {}
-            Admission::Unknown => reply(cx, conn, call, &[failure(Status::Unavailable)]),
+            Admission::Unknown => reply(cx, conn, call, &[failure(Status::InDoubt)]),
             Admission::Answered => reply(cx, conn, call, &[failure(Status::InvalidArgument)]),
             Admission::Busy => reply(cx, conn, call, &[failure(Status::Busy)]),
         }
@@ -229,7 +229,7 @@ impl Brick {
             match waiter {
                 Waiter::Renewal(conn, call) => {
                     if self.serving.of(conn).is_some() {
-                        reply(cx, conn, call, &[renewed(u64::MAX)]);
+                        reply(cx, conn, call, &[renewed(u64::MAX, self.replays.life())]);
                     }
                 }
                 Waiter::Work(token) => self.resume(cx, token),
@@ -265,7 +265,7 @@ fn changes_of(frame: &ReplyFrame) -> Vec<Change> {
 
 /// The answer to an attach.
 pub fn attached(session: u64, left_ms: u64, life: u64) -> ReplyFrame {
-    let ReplyFrame::Reply(Reply::Renewed { lease_ms }) = renewed(left_ms) else {
+    let ReplyFrame::Reply(Reply::Renewed { lease_ms, .. }) = renewed(left_ms, life) else {
         return failure(Status::Unavailable);
     };
     let root = Entry { handle: dir_handle(0), attr: None, kind: FileKind::Directory, target: None };

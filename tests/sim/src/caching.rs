@@ -66,7 +66,7 @@ pub struct Caching {
     pub ended: u64,
     /// Not before then, a new session.
     pub attach_at_ms: u64,
-    /// The life of the brick as told at the beginning of the session.
+    /// The life of the brick as told last.
     pub life: u64,
     renew_at_ms: u64,
     calls: BTreeMap<u64, Call>,
@@ -286,7 +286,8 @@ impl Caching {
         match call {
             Call::Attach { sent_ms } => self.attached(cx, sent_ms, &reply),
             Call::Renew { sent_ms } => {
-                if let ReplyFrame::Reply(Reply::Renewed { lease_ms }) = reply {
+                if let ReplyFrame::Reply(Reply::Renewed { lease_ms, life }) = reply {
+                    self.life = life;
                     self.renew_at_ms = cx.now_ms() + LEASE_RENEW_MS;
                     self.renewed(cx, sent_ms, lease_ms);
                 }

@@ -131,7 +131,7 @@ impl Gateway {
             Request::Renew => {
                 if self.serving.renew(cx, conn, call) {
                     let left_ms = self.left_ms(cx);
-                    reply(cx, conn, call, &[renewed(left_ms)]);
+                    reply(cx, conn, call, &[renewed(left_ms, self.caching.life)]);
                 }
             }
             request => {
@@ -282,7 +282,7 @@ impl Gateway {
                 Waiter::Renewal(conn, call) => {
                     if self.serving.of(conn).is_some() {
                         let left_ms = self.left_ms(cx);
-                        reply(cx, conn, call, &[renewed(left_ms)]);
+                        reply(cx, conn, call, &[renewed(left_ms, self.caching.life)]);
                     }
                 }
                 Waiter::Work(token) => self.resume(cx, token),

@@ -227,7 +227,7 @@ impl Oracle {
                     None => self.violations.push(format!("{id} was not applied: {applied:?}")),
                 }
             }
-            ReplyFrame::Failure(failure) if failure.status == Status::Unavailable => {
+            ReplyFrame::Failure(failure) if failure.status == Status::InDoubt => {
                 self.counts.unknown += 1;
                 if life == self.brick_life {
                     self.violations.push(format!("{id} is not known, but the brick lives on"));

@@ -225,8 +225,8 @@ pub fn reply(cx: &mut Context<'_>, conn: Conn, call: u64, frames: &[ReplyFrame])
 }
 
 /// The answer to a renewal.
-pub fn renewed(left_ms: u64) -> ReplyFrame {
-    ReplyFrame::Reply(Reply::Renewed { lease_ms: left_ms.min(LEASE_MS) as u32 })
+pub fn renewed(left_ms: u64, life: u64) -> ReplyFrame {
+    ReplyFrame::Reply(Reply::Renewed { lease_ms: left_ms.min(LEASE_MS) as u32, life })
 }
 
 /// A failure without a sentence.

@@ -3,7 +3,8 @@
 //! What is watched is examined about once a second and compared with what it was when it was last
 //! told. A difference is told once; whoever still wants to know asks again. What was changed just
 //! before it was read may have been changed once more within the same tick of the file system's
-//! clock, so that no difference shows; it is told once as changed, to be safe.
+//! clock, so that no difference shows; it is told once as changed, to be safe. What is not to be
+//! found any more is given up ([`Handles::give_up`]).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -13,7 +14,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use portcullis_core::watch::Change;
-use portcullis_core::{Attr, Entry, Handle};
+use portcullis_core::{Attr, Entry, Handle, Status};
+use portcullis_wire::message::Failure;
 use tokio::time::MissedTickBehavior;
 use tracing::error;
 
@@ -39,6 +41,9 @@ pub(super) struct Polling {
 struct Table {
     watched: HashMap<Handle, Seen>,
     is_lost: bool,
+    /// Files that the last pass did not find. The next one gives them up: a rename by this brick
+    /// is finished by then.
+    missing: Vec<Handle>,
 }
 
 /// What a file was when it was told.
@@ -111,6 +116,7 @@ impl Polling {
 
     /// Examines everything once. Blocks.
     fn pass(&self) -> Vec<Change> {
+        self.give_up_missing();
         let watched: Vec<(Handle, Seen)> = {
             let mut table = self.table.lock();
             if std::mem::take(&mut table.is_lost) {
@@ -121,15 +127,18 @@ impl Polling {
         let now = birth_now().secs;
         let mut changes = Vec::new();
         for (handle, seen) in watched {
-            let is_same = self
-                .handles
-                .object(&handle)
-                .is_ok_and(|object| self.digest(&object.stat.attr()) == seen.digest);
+            let object = self.handles.object(&handle);
+            let is_missing = is_stale(&object) && self.handles.number_of(&handle).is_some();
+            let is_same =
+                object.is_ok_and(|object| self.digest(&object.stat.attr()) == seen.digest);
             let is_settled = seen.settles_at_secs == 0 || now < seen.settles_at_secs;
             if is_same && is_settled {
                 continue;
             }
             let mut table = self.table.lock();
+            if is_missing {
+                table.missing.push(handle);
+            }
             let names = table.watched.remove(&handle).is_some_and(|known| known.names);
             changes.push(Change::Attr { handle });
             if names || seen.names {
@@ -138,6 +147,19 @@ impl Polling {
         }
         changes
     }
+
+    fn give_up_missing(&self) {
+        let missing = std::mem::take(&mut self.table.lock().missing);
+        for handle in missing {
+            if is_stale(&self.handles.object(&handle)) {
+                self.handles.give_up(&handle);
+            }
+        }
+    }
+}
+
+fn is_stale<T>(found: &Result<T, Failure>) -> bool {
+    found.as_ref().is_err_and(|failure| failure.status == Status::Stale)
 }
 
 /// Tells what is found, until it is aborted.
@@ -151,5 +173,42 @@ pub(super) async fn poll(polling: Arc<Polling>, teller: Teller) {
             Ok(changes) => teller.tell(&changes),
             Err(error) => error!(%error, "what is watched could not be examined"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+    use crate::HandleChoice;
+    use crate::testing::{handles_of, on_bindfs, reuse, until_reused};
+
+    #[test]
+    fn a_numbered_file_that_others_removed_is_given_up() {
+        let test = "a_numbered_file_that_others_removed_is_given_up";
+        on_bindfs(test, |source, path| {
+            let handles = handles_of(path, HandleChoice::Auto);
+            let root = handles.directory(handles.root()).expect("the root");
+            let make = |name: &str| std::fs::write(source.join(name), b"").expect("written");
+            let entry = |name: &str| handles.entry(&root, name.as_bytes()).expect("there");
+            make("stays");
+            let (polling, stays) = (Polling::new(handles.clone()), entry("stays"));
+            until_reused(test, |round| {
+                make(round);
+                let gone = entry(round);
+                polling.watch_entry(&gone);
+                polling.watch_entry(&stays);
+                let ino = source.join(round).metadata().expect("there").ino();
+                std::fs::remove_file(source.join(round)).expect("removed");
+                for _ in 0..2 {
+                    polling.pass();
+                }
+                let again = reuse(source, round, ino, make)?;
+                assert_ne!(entry(&again).handle, gone.handle);
+                assert_eq!(entry("stays").handle, stays.handle);
+                Some(())
+            });
+        });
     }
 }

@@ -13,11 +13,10 @@ use rustix::fs::readlinkat;
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::choice::Method;
 use super::kernel::KernelHandle;
-use super::tag::TagKey;
-use super::{Directory, EDGE, Handles, KERNEL, PLACED, PLACED_BY_STAT};
-use crate::attr::{Stat, stat, stat_name};
+use super::numbers::FileNumber;
+use super::{Directory, EDGE, Handles, KERNEL};
+use crate::attr::{Stat, stat_name};
 
 /// The time that a file made from now on has for its birth, at the earliest.
 pub(crate) fn birth_now() -> Timestamp {
@@ -41,27 +40,40 @@ impl Handles {
     ) -> Result<Entry, Errno> {
         let fd = self.export.open_name(dir.fd.as_fd(), name)?;
         before(fd.as_fd());
-        let stat = stat(fd.as_fd())?;
+        let (stat, handle) = self.examine(fd.as_fd())?;
+        let handle = match handle {
+            Some(handle) => handle,
+            None => self.mount_point(dir, name, &stat)?,
+        };
         let target = match stat.kind() {
             FileKind::Symlink => Some(readlinkat(&fd, c"", Vec::new())?.into_bytes()),
             _ => None,
         };
-        let handle = if self.export.crosses(&stat) {
-            self.mount_point(dir, name, &stat)?
-        } else {
-            self.handle_of(fd.as_fd(), &stat)?
-        };
         Ok(self.found(dir, name, handle, &stat, target))
     }
 
-    /// The same without a descriptor of the file. `None` where the file is out of the ordinary or
-    /// may not be one file; `since` is a [`birth_now`] from before the call.
+    /// The entry of a file that has a number from an earlier life of the brick, if any.
+    pub(crate) fn adopted_entry(
+        &self,
+        dir: &Directory,
+        name: &[u8],
+        number: Option<FileNumber>,
+    ) -> Result<Entry, Errno> {
+        if let Some(number) = number {
+            self.adopt(self.export.open_name(dir.fd.as_fd(), name)?.as_fd(), number)?;
+        }
+        self.entry(dir, name)
+    }
+
+    /// As [`Handles::entry`], without a descriptor of the file. `None` where the file is out of the
+    /// ordinary or may not be one file; `since` is a [`birth_now`] from before the call.
     pub(crate) fn entry_by_name(
         &self,
         dir: &Directory,
         name: &[u8],
         since: Timestamp,
     ) -> Option<Entry> {
+        let numbered_since = self.numbers.now();
         let kernel = match self.method.file_system() {
             Some(file_system) => {
                 let handle = KernelHandle::of_name(dir.fd.as_fd(), name).ok()??;
@@ -80,7 +92,8 @@ impl Handles {
                 return None;
             }
         }
-        let handle = seal(&self.key, self.method, kernel.map(|(handle, _)| handle), &stat).ok()?;
+        let kernel = kernel.map(|(handle, _)| handle);
+        let handle = self.identify(kernel, &stat, numbered_since).ok()??;
         Some(self.found(dir, name, handle, &stat, None))
     }
 
@@ -103,8 +116,8 @@ impl Handles {
         name: &[u8],
         fd: BorrowedFd<'_>,
     ) -> Result<Entry, Errno> {
-        let stat = stat(fd)?;
-        let handle = self.handle_of(fd, &stat)?;
+        let (stat, handle) = self.examine(fd)?;
+        let handle = handle.ok_or(Errno::XDEV)?;
         Ok(self.found(dir, name, handle, &stat, None))
     }
 
@@ -115,37 +128,14 @@ impl Handles {
         }
     }
 
-    /// The handle of the file for which the kernel has a handle of this type with these bytes.
-    pub(crate) fn of_kernel(&self, kind: i32, bytes: &[u8]) -> Option<Handle> {
-        let kernel = KernelHandle::of_parts(kind, bytes)?;
-        let first = match self.method {
-            Method::Kernel(_) => KERNEL,
-            Method::Map(_) => PLACED,
-            Method::MapByStat => return None,
-        };
-        self.key.seal(&[&[first], kernel.as_bytes()])
-    }
-
     /// A directory of the brick's own in the root, which is never told to anybody.
     pub(crate) fn own_directory(&self, fd: OwnedFd, name: &[u8]) -> Result<Directory, Errno> {
-        let stat = stat(fd.as_fd())?;
-        if stat.kind() != FileKind::Directory || self.export.crosses(&stat) {
-            return Err(Errno::NOTDIR);
-        }
-        let handle = self.handle_of(fd.as_fd(), &stat)?;
+        let (stat, handle) = self.examine(fd.as_fd())?;
+        let handle = handle.filter(|_| stat.kind() == FileKind::Directory).ok_or(Errno::NOTDIR)?;
         if handle.as_bytes()[0] != KERNEL {
             self.places.remember(&handle, true, &self.root.as_bytes().into(), name);
         }
         Ok(Directory { fd, handle, key: handle.as_bytes().into() })
-    }
-
-    /// The handle of the file of a descriptor.
-    pub(crate) fn handle_of(&self, fd: BorrowedFd<'_>, stat: &Stat) -> Result<Handle, Errno> {
-        let kernel = match self.method {
-            Method::Kernel(_) | Method::Map(_) => KernelHandle::of(fd)?,
-            Method::MapByStat => None,
-        };
-        seal(&self.key, self.method, kernel, stat)
     }
 
     /// The handle of the mount point `name`.
@@ -174,32 +164,6 @@ impl Handles {
         self.moved(dir, name, &handle, kind);
         Entry { handle, attr: Some(stat.attr()), kind, target }
     }
-}
-
-/// The handle of a file that the kernel gave this handle for, or none.
-pub(super) fn seal(
-    key: &TagKey,
-    method: Method,
-    kernel: Option<KernelHandle>,
-    stat: &Stat,
-) -> Result<Handle, Errno> {
-    let handle = match (kernel, method) {
-        (Some(handle), Method::Kernel(_)) => key.seal(&[&[KERNEL], handle.as_bytes()]),
-        (Some(handle), _) => key.seal(&[&[PLACED], handle.as_bytes()]),
-        (None, _) => key.seal(&[&[PLACED_BY_STAT], &identity_by_stat(stat)]),
-    };
-    handle.ok_or(Errno::OVERFLOW)
-}
-
-/// Device, inode number and birth time.
-pub(super) fn identity_by_stat(stat: &Stat) -> [u8; 28] {
-    let birth = stat.birth();
-    let mut identity = [0; 28];
-    identity[..8].copy_from_slice(&stat.dev().to_le_bytes());
-    identity[8..16].copy_from_slice(&stat.ino().to_le_bytes());
-    identity[16..24].copy_from_slice(&birth.secs.to_le_bytes());
-    identity[24..].copy_from_slice(&birth.nanos.to_le_bytes());
-    identity
 }
 
 #[cfg(test)]

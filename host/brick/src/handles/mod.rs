@@ -11,13 +11,14 @@
 //! - **Map**: the kernel's handle as identity, opened by the path where the file was seen last
 //!   ([`places`]). For ordinary users on the same file systems.
 //! - **Map by stat**: device, inode number and birth time as identity, opened likewise. For
-//!   everything else (a GlusterFS mount, NFS, overlayfs). Where the file system keeps no birth time,
-//!   or an inode number is used again within one tick of its clock, another file could pass for the
-//!   one that had it.
+//!   everything else (a GlusterFS mount, NFS, overlayfs). Where an inode number is used again
+//!   within one tick of the file system's clock, another file could pass for the one that had it.
+//!   Where no birth time is kept, the brick gives each file a number instead ([`numbers`]). Another
+//!   file of the same type could pass for one that other programs removed, until that is noticed.
 //!
 //! Map handles do not outlive a restart of the brick, nor a rename that was not made through it
-//! until the new name was looked up or listed; then they work again. They answer `Stale` meanwhile,
-//! never another file, unless the file is open ([`descriptors`]).
+//! until the new name was looked up or listed; then they work again, save where files are numbered.
+//! They answer `Stale` meanwhile, never another file, unless the file is open ([`descriptors`]).
 //!
 //! Two sorts of entry have no identity of their own here and get an **edge** handle, which stands
 //! for a name in a directory: mount points, where the export ends, and names whose file cannot be
@@ -26,7 +27,9 @@
 mod choice;
 mod descriptors;
 mod entry;
+mod identity;
 mod kernel;
+mod numbers;
 mod places;
 mod tag;
 
@@ -42,13 +45,15 @@ use crate::error::{BrickError, failure};
 use crate::export::Export;
 use choice::Method;
 use descriptors::Descriptors;
-use entry::{identity_by_stat, seal};
+use identity::{identity_by_stat, seal};
 use kernel::KernelHandle;
+use numbers::Numbers;
 use places::Places;
 use tag::TagKey;
 
 pub use choice::HandleChoice;
 pub(crate) use entry::birth_now;
+pub(crate) use numbers::FileNumber;
 
 /// The kernel's handle, opened by the kernel.
 const KERNEL: u8 = 1;
@@ -58,6 +63,8 @@ const PLACED: u8 = 2;
 const PLACED_BY_STAT: u8 = 3;
 /// A digest of directory and name; opens nothing.
 const EDGE: u8 = 4;
+/// Device, inode number and the brick's number, opened by its place.
+const NUMBERED: u8 = 5;
 
 /// The handles of one export.
 pub(crate) struct Handles {
@@ -65,6 +72,7 @@ pub(crate) struct Handles {
     method: Method,
     key: TagKey,
     root: Handle,
+    numbers: Numbers,
     places: Places,
     descriptors: Descriptors,
 }
@@ -110,8 +118,9 @@ impl Handles {
         let (_, fsid) = export.file_system().map_err(failed)?;
         let key = TagKey::derive(secret, &[&fsid.to_le_bytes(), identity].concat());
         let root = seal(&key, method, kernel, export.stat()).map_err(failed)?;
-        let (places, descriptors) = (Places::default(), Descriptors::default());
-        Ok(Self { method, key, root, places, descriptors, export })
+        let (numbers, places) = (Numbers::default(), Places::default());
+        let descriptors = Descriptors::default();
+        Ok(Self { method, key, root, numbers, places, descriptors, export })
     }
 
     /// The export.
@@ -154,7 +163,7 @@ impl Handles {
         }
         match (body[0], self.method) {
             (KERNEL, Method::Kernel(_)) => self.object_by_kernel(&body[1..]),
-            (PLACED | PLACED_BY_STAT, _) => match self.object_by_place(handle) {
+            (PLACED | PLACED_BY_STAT | NUMBERED, _) => match self.object_by_place(handle) {
                 Err(failure) if failure.status == Status::Stale => {
                     self.object_by_descriptor(handle).unwrap_or(Err(failure))
                 }
@@ -222,17 +231,21 @@ impl Handles {
             Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV => Status::Stale.into(),
             _ => failure(error),
         })?;
-        let stat = stat(fd.as_fd()).map_err(failure)?;
-        if self.handle_of(fd.as_fd(), &stat).map_err(failure)? != *handle {
-            return Err(Status::Stale.into());
+        match self.examine(fd.as_fd()) {
+            Ok((stat, Some(found))) if found == *handle => Ok(Object { fd, stat }),
+            Ok(_) | Err(Errno::NOENT) => Err(Status::Stale.into()),
+            Err(error) => Err(failure(error)),
         }
-        Ok(Object { fd, stat })
     }
 
     fn object_by_descriptor(&self, handle: &Handle) -> Option<Result<Object, Failure>> {
         let found = self.descriptors.find(handle)?;
         let object = found.and_then(|fd| Ok(Object { stat: stat(fd.as_fd())?, fd }));
-        Some(object.map_err(failure))
+        Some(object.map_err(|error| match error {
+            // A FUSE file system may lose a file in spite of an `O_PATH` descriptor.
+            Errno::NOENT => Status::Stale.into(),
+            _ => failure(error),
+        }))
     }
 
     /// A descriptor that keeps a file, whatever becomes of its name; `None` where it cannot be had.

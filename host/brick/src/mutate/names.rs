@@ -126,8 +126,9 @@ impl Mutator {
         let dir = self.known(at)?;
         let _turn = self.turns.of(at.dir);
         let removed = self.entry(&dir, at.name)?;
-        as_caller(caller, || unlinkat(&dir.fd, at.name, AtFlags::REMOVEDIR))
-            .map_err(|error| self.failed_in(&dir, error))?;
+        let rmdir = || as_caller(caller, || unlinkat(&dir.fd, at.name, AtFlags::REMOVEDIR));
+        let done = self.handles.removing(&removed.handle, rmdir);
+        done.map_err(|error| self.failed_in(&dir, error))?;
         changes.name(*at.dir, at.name);
         changes.removed_dir(removed.handle);
         Ok(())
@@ -223,7 +224,7 @@ impl Mutator {
     /// Takes a name from `victim`, and keeps it where it is held.
     fn removing(&self, victim: &Entry, remove: impl FnOnce() -> IoResult<()>) -> IoResult<()> {
         if victim.kind != FileKind::Regular {
-            return remove();
+            return self.handles.removing(&victim.handle, remove);
         }
         let kept = self.handles.keep(&victim.handle);
         self.orphans.removing(&victim.handle, remove)?;

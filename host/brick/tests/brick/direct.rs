@@ -155,6 +155,6 @@ on_each_kind! {
             assert_eq!(notices, Notices::Polling);
         }
         let renewed = brick.call(Request::Renew).await;
-        assert!(matches!(renewed, Ok(Reply::Renewed { lease_ms: 1.. })), "{renewed:?}");
+        assert!(matches!(renewed, Ok(Reply::Renewed { lease_ms: 1.., .. })), "{renewed:?}");
     }
 }

@@ -203,7 +203,7 @@ on_each_kind! {
         client.reconnect(&brick).await;
         let op = OpId { retry: true, ..client.op() };
         let unknown = client.ask(op, &unlink(root, "file"), b"").await;
-        assert_eq!(unknown.map(|done| done.0), Err(Status::Unavailable));
+        assert_eq!(unknown.map(|done| done.0), Err(Status::InDoubt));
         assert!(brick.path("file").exists());
         let op = OpId { retry: true, ..client.op() };
         let harmless = client.ask(op, &create(root, "file", 2), b"").await.map(drop);

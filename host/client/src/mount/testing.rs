@@ -152,7 +152,7 @@ impl Shown {
                 drop(nodes);
                 attached(self.entry(ROOT).ok_or(Failure::from(Status::Stale))?, *watch)
             }
-            Request::Renew => Reply::Renewed { lease_ms: LEASE_MS as u32 },
+            Request::Renew => Reply::Renewed { lease_ms: LEASE_MS as u32, life: 1 },
             Request::Release { .. } | Request::ReleaseMany { .. } | Request::Detach => Reply::Done,
             Request::Statfs { .. } => Reply::Statfs(Statfs {
                 fragment_bytes: 4096,

@@ -147,7 +147,7 @@ async fn a_lost_session_with_the_brick_makes_clients_forget_everything() {
     })
     .await;
     until("the client renews, too", async || match mount.client.call(Request::Renew).await {
-        Ok(Reply::Renewed { lease_ms }) => (lease_ms > 0).then_some(()),
+        Ok(Reply::Renewed { lease_ms, .. }) => (lease_ms > 0).then_some(()),
         other => panic!("{other:?}"),
     })
     .await;

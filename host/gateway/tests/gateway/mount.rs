@@ -209,7 +209,7 @@ async fn renew(client: Client, lease_ms: Arc<AtomicU64>) {
         let lease = lease_ms.clone();
         tokio::spawn(async move {
             let left_ms = match client.0.call(&Request::Renew).await {
-                Ok(Reply::Renewed { lease_ms }) => u64::from(lease_ms),
+                Ok(Reply::Renewed { lease_ms, .. }) => u64::from(lease_ms),
                 _ => 0,
             };
             lease.store(left_ms, Ordering::SeqCst);

@@ -85,7 +85,7 @@ impl Service for Keeper {
     ) -> Result<(), PeerGone> {
         match request {
             Request::Renew => match self.watching.renew(session.watch.id).await {
-                true => reply.reply(Reply::Renewed { lease_ms: 4000 }).await,
+                true => reply.reply(Reply::Renewed { lease_ms: 4000, life: 1 }).await,
                 false => reply.fail(Status::Unavailable).await,
             },
             Request::Detach => {

@@ -28,6 +28,8 @@ pub enum Reply {
     Renewed {
         /// From when the request was sent; 0 where this tier has no lease itself.
         lease_ms: u32,
+        /// The life of the brick, as in [`Reply::Attached`]; 0 where it is away.
+        life: u64,
     },
     /// A directory entry.
     Entry(Entry),

@@ -27,7 +27,7 @@ use bytes::Bytes;
 use thiserror::Error;
 
 use crate::attr::{Attr, FileKind, Timestamp};
-use crate::entry::{EntryRef, is_valid_name};
+use crate::entry::{Entry, EntryRef, is_valid_name};
 use crate::handle::Handle;
 use crate::limits::{
     BRICKS_MAX, CHUNK_ENTRIES_MAX, CHUNK_LEN_BYTES_MAX, HANDLE_LEN_MAX, LINK_TARGET_LEN_MAX,
@@ -87,7 +87,6 @@ pub enum ChunkError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
     bytes: Bytes,
-    count: usize,
 }
 
 /// Where the parts of an entry lie.
@@ -119,7 +118,7 @@ impl Chunk {
         if bytes.len() < end || bytes.len() > CHUNK_LEN_BYTES_MAX {
             return Err(ChunkError::Length { len_bytes: bytes.len(), count });
         }
-        let chunk = Self { count, bytes };
+        let chunk = Self { bytes };
         for index in 0..count {
             // Entries follow one another without a gap, so none lies inside another.
             end = chunk.check(index, end).map_err(|reason| ChunkError::Entry { index, reason })?;
@@ -132,7 +131,7 @@ impl Chunk {
 
     /// The number of entries, at least 1.
     pub fn count(&self) -> usize {
-        self.count
+        read_u16(&self.bytes, 0) as usize
     }
 
     /// The packed bytes, as [`Chunk::parse`] takes them.
@@ -148,7 +147,7 @@ impl Chunk {
     /// The same chunk with its bytes in an allocation of their own, so that keeping it keeps
     /// nothing else alive.
     pub fn detached(&self) -> Self {
-        Self { bytes: Bytes::copy_from_slice(&self.bytes), count: self.count }
+        Self { bytes: Bytes::copy_from_slice(&self.bytes) }
     }
 
     /// The type of entry `index`, without reading the rest of it.
@@ -163,7 +162,7 @@ impl Chunk {
 
     /// The entries in order.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = EntryRef<'_>> + '_ {
-        (0..self.count).map(|index| self.entry(index))
+        (0..self.count()).map(|index| self.entry(index))
     }
 
     /// The name of entry `index`.
@@ -184,23 +183,18 @@ impl Chunk {
 
     /// Where entry `index` lies: what the functions named `at` take.
     pub fn offset(&self, index: usize) -> usize {
-        debug_assert!(index < self.count);
+        debug_assert!(index < self.count());
         read_u16(&self.bytes, HEADER_LEN + index * OFFSET_LEN) as usize
     }
 
-    /// Whether an entry begins at an offset that may be of another chunk.
-    pub fn is_entry(&self, offset: usize) -> bool {
-        self.bytes.get(offset + 14).is_some_and(|&index| {
-            (index as usize) < self.count && self.offset(index as usize) == offset
-        })
-    }
-
     /// The number of the entry at an offset.
+    #[inline]
     pub fn index_at(&self, offset: usize) -> usize {
         self.bytes[offset + 14] as usize
     }
 
     /// The name of the entry at an offset.
+    #[inline]
     pub fn name_at(&self, offset: usize) -> &[u8] {
         let start = offset + ENTRY_HEADER_LEN;
         &self.bytes[start..start + self.bytes[offset + 10] as usize]
@@ -209,21 +203,58 @@ impl Chunk {
     /// The entry at an offset, which must be one that [`Chunk::offset`] gave.
     pub fn entry_at(&self, offset: usize) -> EntryRef<'_> {
         let bytes = &self.bytes[..];
-        let flags = bytes[offset + 13];
         let parts = self.parts(offset);
-        let rdev = if flags & HAS_RDEV != 0 { read_u64(bytes, parts.rdev) } else { 0 };
         EntryRef {
             name: &bytes[parts.name..parts.handle],
-            handle: Handle::new(&bytes[parts.handle..parts.attr])
-                .unwrap_or_else(|| unreachable!("parse() bounds the length of a handle")),
-            attr: (flags & HAS_ATTR != 0)
-                .then(|| read_attr(&bytes[parts.attr..parts.rdev], flags & WIDE != 0, rdev)),
+            handle: self.handle_in(&parts),
+            attr: self.attr_in(offset, &parts),
             kind: FileKind::of_dtype(bytes[offset + 12]),
-            target: (flags & HAS_TARGET != 0).then(|| &bytes[parts.target..parts.end]),
+            target: self.target_in(offset, &parts),
             cookie: read_u64(bytes, offset),
         }
     }
 
+    /// As [`Chunk::entry_at`], without name and cookie, owned. Every hit of a cache goes through
+    /// here: nothing is copied twice.
+    #[inline]
+    pub fn to_entry_at(&self, offset: usize) -> Entry {
+        let parts = self.parts(offset);
+        Entry {
+            handle: self.handle_in(&parts),
+            attr: self.attr_in(offset, &parts),
+            kind: FileKind::of_dtype(self.bytes[offset + 12]),
+            target: self.target_in(offset, &parts).map(<[u8]>::to_vec),
+        }
+    }
+
+    #[inline]
+    fn handle_in(&self, parts: &Parts) -> Handle {
+        let len = parts.attr - parts.handle;
+        // Mostly there are attributes behind it, enough bytes to copy without a look at its length.
+        match self.bytes[parts.handle..].first_chunk() {
+            Some(bytes) if len <= HANDLE_LEN_MAX => Handle::of_prefix(bytes, len as u8),
+            _ => Handle::new(&self.bytes[parts.handle..parts.attr])
+                .unwrap_or_else(|| unreachable!("parse() bounds the length of a handle")),
+        }
+    }
+
+    #[inline]
+    fn attr_in(&self, offset: usize, parts: &Parts) -> Option<Attr> {
+        let flags = self.bytes[offset + 13];
+        if flags & HAS_ATTR == 0 {
+            return None;
+        }
+        let rdev = if flags & HAS_RDEV != 0 { read_u64(&self.bytes, parts.rdev) } else { 0 };
+        Some(read_attr(&self.bytes[parts.attr..parts.rdev], flags & WIDE != 0, rdev))
+    }
+
+    #[inline]
+    fn target_in(&self, offset: usize, parts: &Parts) -> Option<&[u8]> {
+        let has_target = self.bytes[offset + 13] & HAS_TARGET != 0;
+        has_target.then(|| &self.bytes[parts.target..parts.end])
+    }
+
+    #[inline]
     fn parts(&self, offset: usize) -> Parts {
         let flags = self.bytes[offset + 13];
         let name = offset + ENTRY_HEADER_LEN;
@@ -349,15 +380,17 @@ impl ChunkBuilder {
             out.extend_from_slice(&(entries_at as u16 + start).to_le_bytes());
         }
         out.append(&mut self.body);
-        Some(Chunk { bytes: Bytes::from(out), count })
+        Some(Chunk { bytes: Bytes::from(out) })
     }
 }
 
+#[inline]
 fn attr_len(wide: bool) -> usize {
     ATTR_FIXED_LEN + 3 * if wide { WIDE_TIME_LEN } else { NARROW_TIME_LEN }
 }
 
 /// The attributes in `bytes`, which are just as long as they are.
+#[inline]
 fn read_attr(bytes: &[u8], wide: bool, rdev: u64) -> Attr {
     let time = |nth: usize| {
         if wide {
@@ -409,10 +442,12 @@ fn write_attr(out: &mut Vec<u8>, attr: &Attr, wide: bool) {
     }
 }
 
+#[inline]
 fn read_wide_time(bytes: &[u8], at: usize) -> Timestamp {
     Timestamp { secs: read_u64(bytes, at) as i64, nanos: read_u32(bytes, at + 8) }
 }
 
+#[inline]
 fn read_narrow_time(bytes: &[u8], at: usize) -> Timestamp {
     let packed = read_u64(bytes, at);
     Timestamp {
@@ -421,16 +456,19 @@ fn read_narrow_time(bytes: &[u8], at: usize) -> Timestamp {
     }
 }
 
+#[inline]
 fn read_u16(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([bytes[at], bytes[at + 1]])
 }
 
+#[inline]
 fn read_u32(bytes: &[u8], at: usize) -> u32 {
     let mut word = [0; 4];
     word.copy_from_slice(&bytes[at..at + 4]);
     u32::from_le_bytes(word)
 }
 
+#[inline]
 fn read_u64(bytes: &[u8], at: usize) -> u64 {
     let mut word = [0; 8];
     word.copy_from_slice(&bytes[at..at + 8]);
@@ -480,6 +518,9 @@ mod tests {
         let chunk = packed(&entries);
         assert_eq!(chunk.brick(), 3);
         assert_eq!(chunk.entries().collect::<Vec<_>>(), entries);
+        for (index, entry) in entries.iter().enumerate() {
+            assert_eq!(chunk.to_entry_at(chunk.offset(index)), entry.to_entry());
+        }
         let parsed = Chunk::parse(chunk.bytes().clone()).expect("what was packed parses");
         assert_eq!(parsed.entries().collect::<Vec<_>>(), entries);
         assert_eq!(parsed.detached(), chunk);

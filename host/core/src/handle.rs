@@ -26,7 +26,16 @@ impl Handle {
         Some(Self { len: bytes.len() as u8, bytes: inline })
     }
 
+    /// A handle of the first `len` of these bytes, for which `len` must be in range. Quicker than
+    /// [`Handle::new`], since the number of bytes to copy is known: what follows is never looked at.
+    #[inline]
+    pub(crate) fn of_prefix(bytes: &[u8; HANDLE_LEN_MAX], len: u8) -> Self {
+        debug_assert!(len as usize <= HANDLE_LEN_MAX);
+        Self { len, bytes: *bytes }
+    }
+
     /// The bytes.
+    #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len as usize]
     }

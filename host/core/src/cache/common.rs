@@ -6,17 +6,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use foldhash::fast::FixedState;
 
-use super::CacheConfig;
+use super::counters::{HitCounters, Hits};
 use super::fence::{Fence, Mark};
 use super::nodes::Nodes;
+use super::{CacheConfig, CacheCounters};
 use crate::handle::Handle;
 use crate::limits::CACHE_SHARDS;
 use crate::watch::Change;
 
 /// What a directory takes beside its slots: itself, its place in the shard's tables.
-pub(super) const DIR_WEIGHT_BYTES: u32 = 256;
+pub(super) const DIR_WEIGHT_BYTES: u32 = 208;
 /// What a slot takes beside its content: itself, its object, the event that tells of it.
-pub(super) const SLOT_WEIGHT_BYTES: u32 = 224;
+pub(super) const SLOT_WEIGHT_BYTES: u32 = 160;
 /// What an entry takes in the indexes by name and by handle.
 pub(super) const ENTRY_WEIGHT_BYTES: u32 = 32;
 
@@ -24,6 +25,7 @@ pub(super) struct Common {
     pub(super) config: CacheConfig,
     pub(super) fence: Fence,
     pub(super) nodes: Nodes,
+    hits: Hits,
     hasher: FixedState,
     used_bytes: AtomicU64,
     objects: AtomicU64,
@@ -36,6 +38,7 @@ impl Common {
             config,
             fence: Fence::default(),
             nodes: Nodes::new(),
+            hits: Hits::default(),
             hasher: FixedState::with_seed(config.seed),
             used_bytes: AtomicU64::new(0),
             objects: AtomicU64::new(0),
@@ -43,12 +46,13 @@ impl Common {
         }
     }
 
+    #[inline]
     pub(super) fn hash(&self, bytes: &[u8]) -> u64 {
         self.hasher.hash_one(bytes)
     }
 
-    /// The key of an object: what it stands for, whatever its id.
-    pub(super) fn key(&self, handle: &Handle, part: &[u8]) -> u64 {
+    /// The key of an object: what it stands for, whatever its id. `handle` is a handle's bytes.
+    pub(super) fn key(&self, handle: &[u8], part: &[u8]) -> u64 {
         self.hasher.hash_one((handle, part))
     }
 
@@ -86,11 +90,25 @@ impl Common {
         Mark(self.hasher.hash_one((b'd', dir)))
     }
 
-    pub(super) fn shard_of(&self, handle: &Handle) -> usize {
-        (self.hash(handle.as_bytes()) >> 40) as usize % CACHE_SHARDS
+    /// The shard of the file with this hash.
+    #[inline]
+    pub(super) fn shard_of(hash: u64) -> usize {
+        (hash >> 40) as usize % CACHE_SHARDS
+    }
+
+    /// The counters of the calling thread.
+    #[inline]
+    pub(super) fn hits(&self) -> &HitCounters {
+        self.hits.mine()
+    }
+
+    /// Adds the hits of all threads.
+    pub(super) fn add_hits(&self, sum: &mut CacheCounters) {
+        self.hits.add_to(sum);
     }
 
     /// Whether what was filled at `filled_at_ms` may still be answered.
+    #[inline]
     pub(super) fn is_fresh(&self, now_ms: u64, filled_at_ms: u64) -> bool {
         now_ms.saturating_sub(filled_at_ms) <= self.config.max_age_ms
     }

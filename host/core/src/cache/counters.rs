@@ -1,4 +1,10 @@
 //! What the cache counts.
+//!
+//! Hits are counted by threads that share a shard, so each counts on a cache line of its own.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::lock::{STRIPES, stripe};
 
 /// Counters of a cache since it was made, and what it holds now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,25 +52,63 @@ pub struct CacheCounters {
 }
 
 impl CacheCounters {
-    /// Adds the counters of another part of the same cache.
+    /// Adds the counters of a shard of the same cache.
     pub(super) fn add(&mut self, other: &CacheCounters) {
         self.entries += other.entries;
         self.directories += other.directories;
         self.objects += other.objects;
-        self.lookup_hits += other.lookup_hits;
-        self.negative_hits += other.negative_hits;
         self.lookup_misses += other.lookup_misses;
-        self.getattr_hits += other.getattr_hits;
         self.getattr_misses += other.getattr_misses;
-        self.readlink_hits += other.readlink_hits;
         self.readlink_misses += other.readlink_misses;
-        self.list_hits += other.list_hits;
         self.list_misses += other.list_misses;
         self.fills_joined += other.fills_joined;
         self.fills_late += other.fills_late;
         self.evicted_proposed += other.evicted_proposed;
         self.evicted_shortfall += other.evicted_shortfall;
         self.invalidated += other.invalidated;
-        self.hits_dropped += other.hits_dropped;
     }
+}
+
+/// What the hits of some threads were, each as in [`CacheCounters`].
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(super) struct HitCounters {
+    pub(super) lookup: AtomicU64,
+    pub(super) negative: AtomicU64,
+    pub(super) getattr: AtomicU64,
+    pub(super) readlink: AtomicU64,
+    pub(super) list: AtomicU64,
+    pub(super) dropped: AtomicU64,
+}
+
+/// The hits of all threads.
+#[derive(Debug, Default)]
+pub(super) struct Hits {
+    stripes: [HitCounters; STRIPES],
+}
+
+impl Hits {
+    /// The counters of the calling thread.
+    #[inline]
+    pub(super) fn mine(&self) -> &HitCounters {
+        &self.stripes[stripe()]
+    }
+
+    /// Adds them all.
+    pub(super) fn add_to(&self, sum: &mut CacheCounters) {
+        for hits in &self.stripes {
+            sum.lookup_hits += hits.lookup.load(Ordering::Relaxed);
+            sum.negative_hits += hits.negative.load(Ordering::Relaxed);
+            sum.getattr_hits += hits.getattr.load(Ordering::Relaxed);
+            sum.readlink_hits += hits.readlink.load(Ordering::Relaxed);
+            sum.list_hits += hits.list.load(Ordering::Relaxed);
+            sum.hits_dropped += hits.dropped.load(Ordering::Relaxed);
+        }
+    }
+}
+
+/// Counts one more.
+#[inline]
+pub(super) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
 }

@@ -5,9 +5,9 @@
 
 use super::DentryCache;
 use super::common::Common;
-use super::dir::Content;
 use super::nodes::Place;
 use super::shard::{KEEP, Shard};
+use super::slot::Content;
 use crate::eviction::Removal;
 use crate::handle::Handle;
 use crate::watch::Change;
@@ -41,7 +41,7 @@ impl<W> DentryCache<W> {
     pub fn invalidate_all(&self) {
         self.common.fence.raise_all();
         for shard in &self.shards {
-            shard.lock().forget_all(&self.common);
+            shard.write().forget_all(&self.common);
         }
     }
 
@@ -49,17 +49,17 @@ impl<W> DentryCache<W> {
     pub(super) fn remove(&self, change: &Change) {
         match change {
             Change::Attr { handle } => {
-                self.shard(handle).lock().forget_own(&self.common, handle);
+                self.shard(handle).write().forget_own(&self.common, handle);
                 let hash = self.common.hash(handle.as_bytes());
                 for place in self.common.nodes.candidates(hash) {
-                    let mut shard = self.shards[place.shard as usize].lock();
+                    let mut shard = self.shards[place.shard as usize].write();
                     shard.forget_place(&self.common, place, handle);
                 }
             }
             Change::Name { dir, name } => {
-                self.shard(dir).lock().forget_name(&self.common, dir, name);
+                self.shard(dir).write().forget_name(&self.common, dir, name);
             }
-            Change::Names { dir } => self.shard(dir).lock().forget_names(&self.common, dir),
+            Change::Names { dir } => self.shard(dir).write().forget_names(&self.common, dir),
             Change::All => {}
         }
     }
@@ -85,7 +85,7 @@ impl<W> Shard<W> {
         if let Some(number) = self.dir_number(common, handle)
             && let Some(own) = self.dir(number).and_then(|dir| dir.own)
         {
-            self.remove_slot(common, number, own, Removal::Invalidated);
+            self.remove_slot(common, number, u32::from(own), Removal::Invalidated);
         }
     }
 
@@ -93,7 +93,7 @@ impl<W> Shard<W> {
     fn forget_slots(&mut self, common: &Common, number: u32, is_untrue: impl Fn(&Content) -> bool) {
         let Some(dir) = self.dir_mut(number) else { return };
         dir.filling = KEEP;
-        let slots = dir.slots.len() as u32;
+        let slots = dir.slots.numbers();
         for slot in 0..slots {
             let content = self.dir(number).and_then(|dir| dir.slot(slot)).map(|slot| &slot.content);
             if content.is_some_and(&is_untrue) {
@@ -119,8 +119,8 @@ impl<W> Shard<W> {
         if let Some(pos) = dir.find(hash, name)
             && let Some(slot) = dir.slot_mut(pos.slot())
         {
-            if matches!(slot.content, Content::Run(_)) {
-                slot.gone |= slot.bit(pos);
+            if slot.is_run() {
+                slot.mark_gone(pos);
                 dir.unindex(hash, pos);
             } else {
                 self.remove_slot(common, number, pos.slot(), Removal::Invalidated);
@@ -133,15 +133,15 @@ impl<W> Shard<W> {
     fn forget_place(&mut self, common: &Common, place: Place, handle: &Handle) {
         let Some(dir) = self.dir_mut(place.dir) else { return };
         let complete = dir.complete;
-        let Some(slot) = dir.slot_mut(place.pos.slot()) else { return };
-        if slot.entry_if_there(place.pos).is_none_or(|entry| entry.handle != *handle) {
+        let Some(slot) = dir.slot_mut(place.slot) else { return };
+        if slot.entry(place.entry).is_none_or(|entry| entry.handle != *handle) {
             return;
         }
         // Of a complete listing the name stays, since names that are not there count as absent.
-        if complete || matches!(slot.content, Content::Run(_)) {
-            slot.stale |= slot.bit(place.pos);
+        if complete || slot.is_run() {
+            slot.mark_stale(1 << place.entry);
         } else {
-            self.remove_slot(common, place.dir, place.pos.slot(), Removal::Invalidated);
+            self.remove_slot(common, place.dir, place.slot, Removal::Invalidated);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The cache as eviction sees it: room is made from the reserve, the reserve is filled by a
 //! policy, and where it is empty the cache chooses by itself.
 
+use std::cmp::Reverse;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::DentryCache;
@@ -54,17 +55,17 @@ impl<W> DentryCache<W> {
             evicted_shortfall: self.evictions.shortfall.load(Ordering::Relaxed),
             ..CacheCounters::default()
         };
+        self.common.add_hits(&mut sum);
         for shard in &self.shards {
-            let shard = shard.lock();
+            let shard = shard.read();
             sum.add(&shard.counters);
             sum.objects += shard.ledger.live();
-            sum.hits_dropped += shard.ledger.hits_dropped();
         }
         sum
     }
 
     fn judge(&self, victim: ObjectId) {
-        let mut shard = self.shards[Ledger::shard_of(victim)].lock();
+        let mut shard = self.shards[Ledger::shard_of(victim)].write();
         if let Some((_, site)) = shard.ledger.judge(victim) {
             shard.evict(&self.common, site);
             self.evictions.proposed.fetch_add(1, Ordering::Relaxed);
@@ -74,7 +75,7 @@ impl<W> DentryCache<W> {
     fn sweep(&self) -> bool {
         for _ in 0..SWEEP_ROUNDS {
             let number = self.evictions.hand.fetch_add(1, Ordering::Relaxed) % CACHE_SHARDS;
-            let mut shard = self.shards[number].lock();
+            let mut shard = self.shards[number].write();
             if let Some((_, site)) = shard.ledger.sweep(SWEEP_STEPS) {
                 shard.evict(&self.common, site);
                 self.evictions.shortfall.fetch_add(1, Ordering::Relaxed);
@@ -103,9 +104,9 @@ impl<W: Send> EvictionHost for DentryCache<W> {
                 self.evictions.drained.store((start + step) % CACHE_SHARDS, Ordering::Relaxed);
                 return true;
             }
-            let mut shard = self.shards[(start + step) % CACHE_SHARDS].lock();
-            if shard.ledger.pending() > 0 {
-                shard.ledger.drain(events);
+            let shard = &self.shards[(start + step) % CACHE_SHARDS];
+            if shard.read().ledger.pending() > 0 {
+                shard.write().ledger.drain(events);
             }
         }
         false
@@ -118,7 +119,7 @@ impl<W: Send> EvictionHost for DentryCache<W> {
     fn offer(&self, victims: &[ObjectId]) -> Offered {
         let mut offered = Offered::default();
         for &victim in victims {
-            let verdict = self.shards[Ledger::shard_of(victim)].lock().ledger.propose(victim);
+            let verdict = self.shards[Ledger::shard_of(victim)].write().ledger.propose(victim);
             match verdict {
                 Verdict::Accepted => {
                     offered.accepted += 1;
@@ -136,10 +137,10 @@ impl<W: Send> EvictionHost for DentryCache<W> {
         self.reserve.clear();
         let mut aged = Vec::new();
         for shard in &self.shards {
-            shard.lock().ledger.restart(&mut aged);
+            shard.write().restart(&self.common, &mut aged);
         }
         // Ages count per shard, which is oldest first up to how evenly shards fill.
-        aged.sort_by_key(|&(born, _)| born);
+        aged.sort_by_key(|&(age, _)| Reverse(age));
         events.extend(aged.into_iter().map(|(_, event)| event));
     }
 

@@ -11,12 +11,11 @@
 
 use super::DentryCache;
 use super::common::Common;
-use super::dir::Content;
 use super::fence::{Asked, Mark};
 use super::shard::Shard;
+use super::slot::Content;
 use crate::attr::Attr;
 use crate::entry::Entry;
-use crate::eviction::Class;
 use crate::handle::Handle;
 use crate::watch::Change;
 
@@ -85,7 +84,7 @@ impl<W> DentryCache<W> {
         }
         for ((learnt, depends), _) in known.into_iter().filter(|(_, late)| !late) {
             let changed = learnt.name().is_some_and(|name| changes.iter().any(|c| name.is_of(c)));
-            let mut shard = self.shard(learnt.place()).lock();
+            let mut shard = self.shard(learnt.place()).write();
             if !common.fence.is_late(raised, depends) {
                 shard.take_in(common, now_ms, learnt, changed);
             } else if let Some(Name { dir, name }) = learnt.name() {
@@ -181,9 +180,7 @@ impl<W> Shard<W> {
         if let Some(entry) = entry {
             self.put_single(common, now_ms, number, name, entry);
         } else if !complete {
-            let key = common.key(dir, name);
-            let absent = Content::Negative(name.into());
-            self.insert_slot(common, now_ms, number, absent, key, Class::Asked);
+            self.insert_slot(common, now_ms, number, Content::Negative(name.into()));
         }
         self.drop_if_vacant(common, number);
     }

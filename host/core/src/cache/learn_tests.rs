@@ -1,6 +1,5 @@
 //! What is learnt from a mutation, in every order in which it can meet fills and others' changes.
 
-use super::super::dir::Slot;
 use super::super::ledger::Site;
 use super::super::tests::{cache, fill_listing, lead, listed, names};
 use super::super::{Answer, Filled, Ticket};
@@ -255,13 +254,10 @@ fn a_learnt_name_that_is_evicted_alone_is_asked_for() {
     cache.learn(0, cache.begin_mutation(), &[], &[Learnt::EmptyDir { dir }]);
     cache.learn(0, cache.begin_mutation(), &[name("a")], &[is("a", 5)]);
     {
-        let mut shard = cache.shard(&dir).lock();
+        let mut shard = cache.shard(&dir).write();
         let number = shard.dir_number(&cache.common, &dir).expect("it is cached");
         let slots = &shard.dir(number).expect("it is cached").slots;
-        let single = |slot: &Option<Slot>| {
-            slot.as_ref().is_some_and(|slot| matches!(slot.content, Content::Single(_)))
-        };
-        let slot = slots.iter().position(single).expect("one entry") as u32;
+        let (slot, _) = slots.iter().find(|(_, slot)| slot.is_single()).expect("one entry");
         shard.evict(&cache.common, Site { dir: number, slot });
     }
     let _ = ask(&cache, "a");

@@ -1,11 +1,17 @@
-//! The objects of one shard, as policies know them: ids, weights, hits, and what to tell.
+//! The objects of one shard, as policies know them: ids, hits, and what to tell.
 //!
-//! The host owns the access words: a hit is counted here and reaches a policy only in a later
-//! batch. An object that comes and goes between two batches is never told, so what waits to be
-//! told is bounded by what was resident; no insert or removal is lost.
+//! The host owns the access words: a hit is counted here, by threads that hold the shard shared, and
+//! reaches a policy only in a later batch. An object that comes and goes between two batches is
+//! never told, so what waits to be told is bounded by what was resident; no insert or removal is
+//! lost. What an object is and weighs is known where its content is: a [`Told`] brings it here.
 
+use parking_lot::Mutex;
+
+use super::access::AccessWord;
+use super::common::Common;
+use super::counters::count;
 use crate::eviction::{Class, Event, ObjectId, Removal};
-use crate::limits::{CACHE_SHARDS, TOUCHED_PER_SHARD_MAX};
+use crate::limits::{CACHE_SHARDS, EVENTS_WAKE, TOUCHED_PER_SHARD_MAX};
 
 const SHARD_BITS: u32 = CACHE_SHARDS.trailing_zeros();
 /// `told_at` of an object whose insert has been drained.
@@ -18,25 +24,35 @@ pub(super) struct Site {
     pub(super) slot: u32,
 }
 
+/// What is told of a new object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Told {
+    /// Hash of what it stands for.
+    pub(super) key: u64,
+    pub(super) class: Class,
+    pub(super) weight_bytes: u32,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Object {
     generation: u32,
+    dir: u32,
+    slot: u16,
     live: bool,
     /// In the reserve of victims.
     proposed: bool,
-    /// Touched since it was proposed.
-    touched: bool,
-    /// Touched since the sweep last came by.
-    recent: bool,
-    class: Class,
-    site: Site,
-    weight_bytes: u32,
-    hits: u32,
-    key: u64,
-    /// Order of insertion in this shard.
-    born: u64,
+    /// Order of insertion in this shard, the lower half of that number.
+    born: u32,
     /// Index of the pending insert event, or [`TOLD`].
     told_at: u32,
+}
+
+const _: () = assert!(size_of::<Object>() == 20);
+
+impl Object {
+    fn site(&self) -> Site {
+        Site { dir: self.dir, slot: u32::from(self.slot) }
+    }
 }
 
 /// What the reserve may do with a proposed victim.
@@ -53,17 +69,19 @@ pub(super) enum Verdict {
 pub(super) struct Ledger {
     shard: u32,
     objects: Vec<Object>,
+    /// The access word of each object; apart, so that many lie in one cache line.
+    words: Vec<AccessWord>,
     free: Vec<u32>,
     /// Events to tell, `None` where an insert was taken back.
     events: Vec<Option<Event>>,
     taken_back: usize,
-    /// Indices of objects with hits to tell.
-    touched: Vec<u32>,
-    hits_dropped: u64,
+    /// Indices of objects with hits to tell. While somebody listens, an object is here when its
+    /// hits are not 0, which only changes under this lock or with the shard held exclusively.
+    touched: Mutex<Vec<u32>>,
     /// Whether anybody listens; otherwise nothing is kept to tell.
     listening: bool,
     hand: usize,
-    next_born: u64,
+    next_born: u32,
     live: u64,
 }
 
@@ -72,11 +90,11 @@ impl Ledger {
         Self {
             shard: shard as u32,
             objects: Vec::new(),
+            words: Vec::new(),
             free: Vec::new(),
             events: Vec::new(),
             taken_back: 0,
-            touched: Vec::new(),
-            hits_dropped: 0,
+            touched: Mutex::new(Vec::new()),
             listening: false,
             hand: 0,
             next_born: 0,
@@ -90,36 +108,33 @@ impl Ledger {
     }
 
     /// Notes a new object and returns its index in this ledger.
-    pub(super) fn insert(&mut self, site: Site, key: u64, class: Class, weight_bytes: u32) -> u32 {
+    pub(super) fn insert(&mut self, site: Site, told: Told) -> u32 {
         let object = Object {
             generation: 1,
+            dir: site.dir,
+            slot: site.slot as u16,
             live: true,
             proposed: false,
-            touched: false,
-            recent: false,
-            class,
-            site,
-            weight_bytes,
-            hits: 0,
-            key,
             born: self.next_born,
             told_at: if self.listening { self.events.len() as u32 } else { TOLD },
         };
-        self.next_born += 1;
+        self.next_born = self.next_born.wrapping_add(1);
         self.live += 1;
         let index = match self.free.pop() {
             Some(index) => {
                 let generation = self.objects[index as usize].generation + 1;
                 self.objects[index as usize] = Object { generation, ..object };
+                self.words[index as usize] = AccessWord::default();
                 index
             }
             None => {
                 self.objects.push(object);
+                self.words.push(AccessWord::default());
                 self.objects.len() as u32 - 1
             }
         };
         if self.listening {
-            self.events.push(Some(Event::Insert { id: self.id(index), key, class, weight_bytes }));
+            self.events.push(Some(told.event(self.id(index))));
         }
         index
     }
@@ -130,7 +145,7 @@ impl Ledger {
         let object = &mut self.objects[index as usize];
         debug_assert!(object.live);
         object.live = false;
-        object.hits = 0;
+        self.words[index as usize].take_hits();
         if self.listening {
             if object.told_at == TOLD {
                 self.events.push(Some(Event::Remove { id, reason }));
@@ -149,27 +164,42 @@ impl Ledger {
         }
     }
 
-    /// Counts a hit. `true` where the driver should be woken because much waits to be told.
-    pub(super) fn touch(&mut self, index: u32) -> bool {
-        let object = &mut self.objects[index as usize];
-        object.recent = true;
-        object.touched = true;
-        object.hits = object.hits.saturating_add(1);
-        if object.hits > 1 || !self.listening {
+    /// Counts a hit, and wakes the driver where much waits to be told.
+    #[inline]
+    pub(super) fn touch(&self, common: &Common, index: u32) {
+        let word = &self.words[index as usize];
+        let counted = if self.listening && !word.has_hits() {
+            self.count_first(common, index)
+        } else {
+            word.count_hit()
+        };
+        if !counted && self.listening {
+            count(&common.hits().dropped);
+        }
+    }
+
+    /// Counts the hit of an object that may have none yet to tell. `false` where it is dropped.
+    #[cold]
+    fn count_first(&self, common: &Common, index: u32) -> bool {
+        let word = &self.words[index as usize];
+        let mut touched = self.touched.lock();
+        if word.has_hits() {
+            return word.count_hit();
+        }
+        if touched.len() >= TOUCHED_PER_SHARD_MAX {
+            word.touch();
             return false;
         }
-        if self.touched.len() >= TOUCHED_PER_SHARD_MAX {
-            object.hits = 0;
-            self.hits_dropped += 1;
-            return false;
+        touched.push(index);
+        if touched.len() == EVENTS_WAKE {
+            common.wake();
         }
-        self.touched.push(index);
-        self.touched.len() == crate::limits::EVENTS_WAKE
+        word.count_hit()
     }
 
     /// Events and touched objects that wait to be told.
     pub(super) fn pending(&self) -> usize {
-        self.events.len() - self.taken_back + self.touched.len()
+        self.events.len() - self.taken_back + self.touched.lock().len()
     }
 
     /// Moves what waits to be told into `out`: inserts, removals and sparings in their order, then
@@ -182,36 +212,42 @@ impl Ledger {
             out.push(event);
         }
         self.taken_back = 0;
-        for index in std::mem::take(&mut self.touched) {
+        for index in std::mem::take(self.touched.get_mut()) {
             let id = self.id(index);
-            let object = &mut self.objects[index as usize];
-            if object.live && object.hits > 0 {
-                out.push(Event::Hit { id, count: object.hits });
+            let count = self.words[index as usize].take_hits();
+            if self.objects[index as usize].live && count > 0 {
+                out.push(Event::Hit { id, count });
             }
-            object.hits = 0;
         }
     }
 
-    /// Forgets what waits to be told and tells every resident object with its age; from now on
-    /// somebody listens.
-    pub(super) fn restart(&mut self, out: &mut Vec<(u64, Event)>) {
+    /// Forgets what waits to be told and tells every resident object with its age, in insertions
+    /// since; from now on somebody listens. `describe` tells what an object is.
+    pub(super) fn restart(
+        &mut self,
+        out: &mut Vec<(u32, Event)>,
+        describe: impl Fn(Site) -> Option<Told>,
+    ) {
         self.listening = true;
         self.events.clear();
         self.taken_back = 0;
-        self.touched.clear();
+        self.touched.get_mut().clear();
         for index in 0..self.objects.len() as u32 {
             let id = self.id(index);
+            let count = self.words[index as usize].take_hits();
             let object = &mut self.objects[index as usize];
             object.proposed = false;
             object.told_at = TOLD;
-            if object.live {
-                let Object { key, class, weight_bytes, born, hits, .. } = *object;
-                out.push((born, Event::Insert { id, key, class, weight_bytes }));
-                if hits > 0 {
-                    out.push((born, Event::Hit { id, count: hits }));
-                }
+            if !object.live {
+                continue;
             }
-            object.hits = 0;
+            let age = self.next_born.wrapping_sub(object.born);
+            let told = describe(object.site());
+            debug_assert!(told.is_some(), "every live object has its content");
+            out.extend(told.map(|told| (age, told.event(id))));
+            if count > 0 {
+                out.push((age, Event::Hit { id, count }));
+            }
         }
     }
 
@@ -230,7 +266,7 @@ impl Ledger {
             return Verdict::Repeated;
         }
         object.proposed = true;
-        object.touched = false;
+        self.words[(id.slot() >> SHARD_BITS) as usize].take_touched();
         Verdict::Accepted
     }
 
@@ -243,8 +279,8 @@ impl Ledger {
             return None;
         }
         object.proposed = false;
-        if !object.touched {
-            return Some((index, object.site));
+        if !self.words[index as usize].take_touched() {
+            return Some((index, object.site()));
         }
         if self.listening {
             self.events.push(Some(Event::Spare { id }));
@@ -258,9 +294,9 @@ impl Ledger {
         for _ in 0..steps.min(self.objects.len()) {
             self.hand = (self.hand + 1) % self.objects.len();
             let object = &mut self.objects[self.hand];
-            if object.live && !std::mem::take(&mut object.recent) {
+            if object.live && !self.words[self.hand].take_recent() {
                 object.proposed = false;
-                return Some((self.hand as u32, object.site));
+                return Some((self.hand as u32, object.site()));
             }
         }
         None
@@ -269,11 +305,6 @@ impl Ledger {
     /// Objects resident.
     pub(super) fn live(&self) -> u64 {
         self.live
-    }
-
-    /// Hits that could not be remembered.
-    pub(super) fn hits_dropped(&self) -> u64 {
-        self.hits_dropped
     }
 
     fn id(&self, index: u32) -> ObjectId {
@@ -289,5 +320,12 @@ impl Ledger {
                 self.objects[(id.slot() >> SHARD_BITS) as usize].told_at = at as u32;
             }
         }
+    }
+}
+
+impl Told {
+    fn event(self, id: ObjectId) -> Event {
+        let Self { key, class, weight_bytes } = self;
+        Event::Insert { id, key, class, weight_bytes }
     }
 }

@@ -1,34 +1,45 @@
 //! The dentry cache: entries, absent names and whole listings, bounded by bytes.
 //!
-//! Sharded by directory; each shard ([`shard`]) has one lock, under which a request looks up and,
-//! where nothing is known, joins the fill on its way or leads a new one ([`flights`]). Listings
-//! fill the cache from their chunks as these pass through. Every fill is fenced ([`fence`]): what
-//! was asked before an invalidation does not come in after it, and what leaves is decided in
-//! [`forget`]; what came of a mutation is taken in by [`learn`]. Objects, hits and what an eviction
-//! policy is told are kept by the [`ledger`]; a fill that needs room takes victims from the
-//! [`reserve`], and where that is empty chooses by itself.
+//! Sharded by directory; each shard ([`shard`]) has one lock ([`lock`]). A request looks up with it
+//! held shared; where nothing is known, it looks again with it held exclusively, and joins the fill
+//! on its way or leads a new one ([`flights`]). Listings fill the cache from their chunks as these
+//! pass through ([`runs`]). Every fill is fenced ([`fence`]): what was asked before an invalidation
+//! does not come in after it, and what leaves is decided in [`forget`]; what came of a mutation is
+//! taken in by [`learn`]. Objects, hits and what an eviction policy is told are kept by the
+//! [`ledger`]; a fill that needs room takes victims from the [`reserve`], and where that is empty
+//! chooses by itself.
+//!
+//! A lookup in a large cache costs what its reads of memory cost that depend on one another: of the
+//! directory ([`dirs`]), of the name's position ([`names`], [`index`]), of the entry.
 //!
 //! What must hold: an answer from here was true at some moment since the last invalidation of
 //! what it concerns; "no such name" comes only from a brick's own answer or from a listing that
 //! said its end and lost nothing since; memory stays within the capacity, up to the fills under
 //! way. Lock order: a shard, then the index by handle; never two shards.
 
+mod access;
 mod common;
 mod counters;
 mod dir;
+mod dirs;
 mod fence;
 mod flights;
 mod forget;
 mod host;
+mod index;
 mod learn;
 mod ledger;
+mod lock;
+mod names;
 mod nodes;
 mod reserve;
+mod runs;
 mod shard;
 #[cfg(test)]
+mod sharing_tests;
+mod slot;
+#[cfg(test)]
 mod tests;
-
-use parking_lot::Mutex;
 
 use crate::attr::Attr;
 use crate::chunk::Chunk;
@@ -38,10 +49,12 @@ use crate::limits::{CACHE_BYTES_MIN, CACHE_SHARDS};
 
 use common::Common;
 pub use counters::CacheCounters;
+use counters::count;
 use fence::Asked;
 pub use flights::Ticket;
 use flights::{FillKey, Role};
 pub use learn::{Learnt, MutationStamp};
+use lock::StripedLock;
 use reserve::Reserve;
 use shard::{Found, Shard};
 
@@ -114,7 +127,7 @@ impl ListingTicket {
 /// A cache for many threads. `W` is whoever waits for a fill.
 pub struct DentryCache<W> {
     common: Common,
-    shards: Box<[Mutex<Shard<W>>]>,
+    shards: Box<[StripedLock<Shard<W>>]>,
     reserve: Reserve,
     evictions: host::Evictions,
 }
@@ -125,7 +138,7 @@ impl<W> DentryCache<W> {
         let capacity_bytes = config.capacity_bytes.max(CACHE_BYTES_MIN);
         Self {
             common: Common::new(CacheConfig { capacity_bytes, ..config }),
-            shards: (0..CACHE_SHARDS).map(|number| Mutex::new(Shard::new(number))).collect(),
+            shards: (0..CACHE_SHARDS).map(|number| StripedLock::new(Shard::new(number))).collect(),
             reserve: Reserve::default(),
             evictions: host::Evictions::default(),
         }
@@ -139,20 +152,37 @@ impl<W> DentryCache<W> {
         name: &[u8],
         waiter: impl FnOnce() -> W,
     ) -> Answer<Entry> {
-        let mut shard = self.shard(dir).lock();
-        match shard.find(&self.common, now_ms, dir, name) {
-            Found::Entry(entry) => {
-                shard.counters.lookup_hits += 1;
-                Answer::Hit(entry)
+        let common = &self.common;
+        let hash = common.hash(dir.as_bytes());
+        let lock = &self.shards[Common::shard_of(hash)];
+        {
+            let shard = lock.read();
+            if let Some(answer) = self.known(shard.find(common, now_ms, hash, dir, name)) {
+                return answer;
+            }
+        }
+        // Looked at again under the lock that guards the flight.
+        let mut shard = lock.write();
+        if let Some(answer) = self.known(shard.find(common, now_ms, hash, dir, name)) {
+            return answer;
+        }
+        shard.counters.lookup_misses += 1;
+        self.enter(&mut shard, FillKey::Lookup(*dir, name.into()), waiter)
+    }
+
+    /// Counts what was found, and answers it; `None` where nothing is known.
+    #[inline]
+    fn known(&self, found: Found<'_>) -> Option<Answer<Entry>> {
+        match found {
+            Found::Entry(chunk, offset) => {
+                count(&self.common.hits().lookup);
+                Some(Answer::Hit(chunk.to_entry_at(offset)))
             }
             Found::Absent => {
-                shard.counters.negative_hits += 1;
-                Answer::Negative
+                count(&self.common.hits().negative);
+                Some(Answer::Negative)
             }
-            Found::Unknown => {
-                shard.counters.lookup_misses += 1;
-                self.enter(&mut shard, FillKey::Lookup(*dir, name.into()), waiter)
-            }
+            Found::Unknown => None,
         }
     }
 
@@ -164,10 +194,16 @@ impl<W> DentryCache<W> {
         waiter: impl FnOnce() -> W,
     ) -> Answer<Attr> {
         let place = self.find_place(now_ms, handle).and_then(|entry| entry.attr);
-        let mut shard = self.shard(handle).lock();
+        let lock = self.shard(handle);
+        let own = || lock.read().find_own(&self.common, now_ms, handle);
+        if let Some(attr) = place.or_else(own) {
+            count(&self.common.hits().getattr);
+            return Answer::Hit(attr);
+        }
         // Looked at again under the lock that guards the flight.
-        if let Some(attr) = shard.find_own(&self.common, now_ms, handle).or(place) {
-            shard.counters.getattr_hits += 1;
+        let mut shard = lock.write();
+        if let Some(attr) = shard.find_own(&self.common, now_ms, handle) {
+            count(&self.common.hits().getattr);
             return Answer::Hit(attr);
         }
         shard.counters.getattr_misses += 1;
@@ -182,11 +218,11 @@ impl<W> DentryCache<W> {
         waiter: impl FnOnce() -> W,
     ) -> Answer<Vec<u8>> {
         let target = self.find_place(now_ms, handle).and_then(|entry| entry.target);
-        let mut shard = self.shard(handle).lock();
         if let Some(target) = target {
-            shard.counters.readlink_hits += 1;
+            count(&self.common.hits().readlink);
             return Answer::Hit(target);
         }
+        let mut shard = self.shard(handle).write();
         shard.counters.readlink_misses += 1;
         self.enter(&mut shard, FillKey::Readlink(*handle), waiter)
     }
@@ -196,7 +232,7 @@ impl<W> DentryCache<W> {
     pub fn fill(&self, now_ms: u64, ticket: Ticket, filled: &Filled) -> Vec<W> {
         let handle = *ticket.key.handle();
         let waiters = {
-            let mut shard = self.shard(&handle).lock();
+            let mut shard = self.shard(&handle).write();
             let late = self.is_late(&ticket, filled);
             match (&ticket.key, filled) {
                 (_, Filled::Failed | Filled::Target(_)) => {}
@@ -212,7 +248,7 @@ impl<W> DentryCache<W> {
                 }
                 _ => debug_assert!(false, "{filled:?} does not answer {:?}", ticket.key),
             }
-            shard.flights.leave(&ticket)
+            shard.flights().leave(&ticket)
         };
         self.make_room();
         waiters
@@ -220,11 +256,11 @@ impl<W> DentryCache<W> {
 
     /// The whole listing of `dir` in its order, or `None` where it is not known.
     pub fn list(&self, now_ms: u64, dir: &Handle) -> Option<Vec<Chunk>> {
-        let mut shard = self.shard(dir).lock();
-        let listing = shard.listing(&self.common, now_ms, dir);
+        let lock = self.shard(dir);
+        let listing = lock.read().listing(&self.common, now_ms, dir);
         match listing {
-            Some(_) => shard.counters.list_hits += 1,
-            None => shard.counters.list_misses += 1,
+            Some(_) => count(&self.common.hits().list),
+            None => lock.write().counters.list_misses += 1,
         }
         listing
     }
@@ -232,7 +268,7 @@ impl<W> DentryCache<W> {
     /// Notes that a listing of `dir` from its start is about to be asked for.
     pub fn begin_listing(&self, dir: &Handle) -> ListingTicket {
         let asked = self.common.fence.ask();
-        let listing = self.shard(dir).lock().number_listing();
+        let listing = self.shard(dir).write().number_listing();
         ListingTicket { dir: *dir, asked, listing, runs: 0, kept_bytes: 0, keeping: true }
     }
 
@@ -248,7 +284,7 @@ impl<W> DentryCache<W> {
             return;
         }
         {
-            let mut shard = self.shard(&ticket.dir).lock();
+            let mut shard = self.shard(&ticket.dir).write();
             if self.is_listing_late(ticket) {
                 shard.counters.fills_late += 1;
                 shard.abandon_runs(&self.common, &ticket.dir, ticket.listing, true);
@@ -281,7 +317,7 @@ impl<W> DentryCache<W> {
     /// by [`DentryCache::abandon_listing`].
     pub fn finish_listing(&self, now_ms: u64, ticket: ListingTicket, complete: bool) {
         {
-            let mut shard = self.shard(&ticket.dir).lock();
+            let mut shard = self.shard(&ticket.dir).write();
             if !ticket.keeping {
                 return;
             }
@@ -298,18 +334,18 @@ impl<W> DentryCache<W> {
 
     /// Ends a listing that failed or was given up. Its entries stay, its completeness is not known.
     pub fn abandon_listing(&self, ticket: ListingTicket) {
-        let mut shard = self.shard(&ticket.dir).lock();
+        let mut shard = self.shard(&ticket.dir).write();
         shard.abandon_runs(&self.common, &ticket.dir, ticket.listing, false);
     }
 
-    fn shard(&self, handle: &Handle) -> &Mutex<Shard<W>> {
-        &self.shards[self.common.shard_of(handle)]
+    fn shard(&self, handle: &Handle) -> &StripedLock<Shard<W>> {
+        &self.shards[Common::shard_of(self.common.hash(handle.as_bytes()))]
     }
 
     fn find_place(&self, now_ms: u64, handle: &Handle) -> Option<Entry> {
         let places = self.common.nodes.candidates(self.common.hash(handle.as_bytes()));
         places.into_iter().find_map(|place| {
-            let mut shard = self.shards[place.shard as usize].lock();
+            let shard = self.shards[place.shard as usize].read();
             shard.find_place(&self.common, now_ms, place, handle)
         })
     }
@@ -350,7 +386,7 @@ impl<W> DentryCache<W> {
         key: FillKey,
         waiter: impl FnOnce() -> W,
     ) -> Answer<T> {
-        let role = shard.flights.enter(key, self.common.fence.ask(), waiter);
+        let role = shard.flights().enter(key, self.common.fence.ask(), waiter);
         match role {
             Role::Joined => {
                 shard.counters.fills_joined += 1;

@@ -1,40 +1,39 @@
 //! One shard: the directories whose handles hash here, their objects and their flights, all
-//! under one lock. Methods keep four things in step: the slot, the index by name, the index by
-//! handle, and the ledger with its byte count.
+//! under one lock. What answers takes it shared, what changes anything takes it exclusively.
+//! Methods keep four things in step: the slot, the index by name, the index by handle, and the
+//! ledger with its byte count.
 
-use hashbrown::HashTable;
+use parking_lot::Mutex;
 
 use super::common::{Common, DIR_WEIGHT_BYTES, ENTRY_WEIGHT_BYTES, SLOT_WEIGHT_BYTES};
 use super::counters::CacheCounters;
-use super::dir::{Content, Dir, Slot};
+use super::dir::Dir;
+use super::dirs::Dirs;
 use super::flights::Flights;
-use super::ledger::{Ledger, Site};
-use super::nodes::{DIRS_PER_SHARD_MAX, Place, Pos};
+use super::ledger::{Ledger, Site, Told};
+use super::nodes::{Place, Pos};
+use super::slot::{Content, Slot};
 use crate::attr::Attr;
 use crate::chunk::{Chunk, ChunkBuilder};
 use crate::entry::Entry;
-use crate::eviction::{Class, Removal};
+use crate::eviction::{Class, Event, Removal};
 use crate::handle::Handle;
 use crate::limits::EVENTS_WAKE;
 
 pub(super) struct Shard<W> {
     number: u32,
-    dirs: Vec<Option<Box<Dir>>>,
-    free: Vec<u32>,
-    by_handle: HashTable<u32>,
+    dirs: Dirs,
     pub(super) ledger: Ledger,
-    pub(super) flights: Flights<W>,
+    /// Only ever changed, never shared; the mutex says so to the compiler.
+    flights: Mutex<Flights<W>>,
     pub(super) counters: CacheCounters,
     next_listing: u64,
 }
 
 /// What a shard knows of a name.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it lives on the stack; a box would be an allocation a hit"
-)]
-pub(super) enum Found {
-    Entry(Entry),
+pub(super) enum Found<'a> {
+    /// The entry at an offset of a chunk.
+    Entry(&'a Chunk, usize),
     Absent,
     Unknown,
 }
@@ -43,11 +42,9 @@ impl<W> Shard<W> {
     pub(super) fn new(number: usize) -> Self {
         Self {
             number: number as u32,
-            dirs: Vec::new(),
-            free: Vec::new(),
-            by_handle: HashTable::new(),
+            dirs: Dirs::default(),
             ledger: Ledger::new(number),
-            flights: Flights::new(),
+            flights: Mutex::new(Flights::new()),
             counters: CacheCounters::default(),
             next_listing: 1,
         }
@@ -60,33 +57,39 @@ impl<W> Shard<W> {
     }
 
     pub(super) fn dir_number(&self, common: &Common, handle: &Handle) -> Option<u32> {
-        let hash = common.hash(handle.as_bytes());
-        self.by_handle.find(hash, |&number| self.handle_of(number) == Some(handle)).copied()
+        self.dirs.find(common.hash(handle.as_bytes()), handle.as_bytes())
+    }
+
+    pub(super) fn flights(&mut self) -> &mut Flights<W> {
+        self.flights.get_mut()
     }
 
     /// One more than the highest number of a directory.
     pub(super) fn dir_numbers(&self) -> u32 {
-        self.dirs.len() as u32
+        self.dirs.numbers()
     }
 
+    #[inline]
     pub(super) fn dir(&self, number: u32) -> Option<&Dir> {
-        self.dirs.get(number as usize)?.as_deref()
+        self.dirs.get(number)
     }
 
     pub(super) fn dir_mut(&mut self, number: u32) -> Option<&mut Dir> {
-        self.dirs.get_mut(number as usize)?.as_deref_mut()
+        self.dirs.get_mut(number)
     }
 
-    /// What is known of `name` in `dir`; a hit touches its object.
+    /// What is known of `name` in `dir`, whose hash is `dir_hash`; a hit touches its object.
+    #[inline]
     pub(super) fn find(
-        &mut self,
+        &self,
         common: &Common,
         now_ms: u64,
+        dir_hash: u64,
         dir: &Handle,
         name: &[u8],
-    ) -> Found {
-        let Some(number) = self.dir_number(common, dir) else { return Found::Unknown };
-        let Some(dir) = self.dirs[number as usize].as_deref() else { return Found::Unknown };
+    ) -> Found<'_> {
+        let number = self.dirs.find(dir_hash, dir.as_bytes());
+        let Some(dir) = number.and_then(|number| self.dir(number)) else { return Found::Unknown };
         let Some(pos) = dir.find(common.hash(name), name) else {
             let proven = dir.complete && common.is_fresh(now_ms, dir.completed_at_ms);
             return if proven { Found::Absent } else { Found::Unknown };
@@ -95,80 +98,42 @@ impl<W> Shard<W> {
         if !common.is_fresh(now_ms, slot.filled_at_ms) {
             return Found::Unknown;
         }
-        let found = match &slot.content {
-            Content::Negative(_) => Found::Absent,
-            _ => match slot.entry(pos) {
-                Some(entry) => Found::Entry(entry.to_entry()),
-                None => return Found::Unknown,
-            },
-        };
-        if self.ledger.touch(slot.object) {
-            common.wake();
+        if matches!(slot.content, Content::Negative(_)) {
+            self.ledger.touch(common, slot.object);
+            return Found::Absent;
         }
-        found
+        let Some(chunk) = slot.chunk_with(pos) else { return Found::Unknown };
+        self.ledger.touch(common, slot.object);
+        Found::Entry(chunk, pos.offset())
     }
 
     /// Attributes asked for by handle earlier.
-    pub(super) fn find_own(
-        &mut self,
-        common: &Common,
-        now_ms: u64,
-        handle: &Handle,
-    ) -> Option<Attr> {
+    pub(super) fn find_own(&self, common: &Common, now_ms: u64, handle: &Handle) -> Option<Attr> {
         let dir = self.dir(self.dir_number(common, handle)?)?;
-        let slot = dir.slot(dir.own?)?;
+        let slot = dir.slot(u32::from(dir.own?))?;
         let Content::Own(attr) = &slot.content else { return None };
         if !common.is_fresh(now_ms, slot.filled_at_ms) {
             return None;
         }
-        let (attr, object) = (**attr, slot.object);
-        self.ledger.touch(object);
-        Some(attr)
+        self.ledger.touch(common, slot.object);
+        Some(**attr)
     }
 
     /// The entry at a place that may be out of date, if it is of `handle`; a hit touches it.
     pub(super) fn find_place(
-        &mut self,
+        &self,
         common: &Common,
         now_ms: u64,
         place: Place,
         handle: &Handle,
     ) -> Option<Entry> {
-        let slot = self.dir(place.dir)?.slot(place.pos.slot())?;
-        let entry = slot.entry_if_there(place.pos)?;
+        let slot = self.dir(place.dir)?.slot(place.slot)?;
+        let entry = slot.entry(place.entry)?;
         if entry.handle != *handle || !common.is_fresh(now_ms, slot.filled_at_ms) {
             return None;
         }
-        let (entry, object) = (entry.to_entry(), slot.object);
-        self.ledger.touch(object);
-        Some(entry)
-    }
-
-    /// The whole listing of a directory, if it is known and all of it still true.
-    pub(super) fn listing(
-        &mut self,
-        common: &Common,
-        now_ms: u64,
-        dir: &Handle,
-    ) -> Option<Vec<Chunk>> {
-        let dir = self.dirs[self.dir_number(common, dir)? as usize].as_deref()?;
-        if !dir.complete || !dir.ordered || !common.is_fresh(now_ms, dir.completed_at_ms) {
-            return None;
-        }
-        let mut chunks = Vec::with_capacity(dir.runs.len());
-        for &number in &dir.runs {
-            let slot = dir.slot(number)?;
-            if slot.stale | slot.gone != 0 || !common.is_fresh(now_ms, slot.filled_at_ms) {
-                return None;
-            }
-            chunks.extend(slot.chunk().cloned());
-        }
-        for &number in &dir.runs {
-            if let Some(slot) = dir.slot(number) {
-                self.ledger.touch(slot.object);
-            }
-        }
-        Some(chunks)
+        self.ledger.touch(common, slot.object);
+        Some(entry.to_entry())
     }
 
     /// Caches an entry that was asked for by name.
@@ -199,10 +164,8 @@ impl<W> Shard<W> {
         let mut builder = ChunkBuilder::default();
         let pushed = builder.push(&entry.as_ref(name, 0));
         let chunk = if pushed { builder.finish(0) } else { None };
-        let key = common.key(&self.dir(number)?.handle, name);
-        let slot = chunk.and_then(|chunk| {
-            self.insert_slot(common, now_ms, number, Content::Single(chunk), key, Class::Asked)
-        });
+        let slot = chunk
+            .and_then(|chunk| self.insert_slot(common, now_ms, number, Content::Single(chunk)));
         if slot.is_none()
             && let Some(dir) = self.dir_mut(number)
         {
@@ -224,8 +187,7 @@ impl<W> Shard<W> {
         if self.displace(common, now_ms, number, name, None) {
             return;
         }
-        let key = common.key(dir, name);
-        self.insert_slot(common, now_ms, number, Content::Negative(name.into()), key, Class::Asked);
+        self.insert_slot(common, now_ms, number, Content::Negative(name.into()));
     }
 
     /// Caches attributes that were asked for by handle.
@@ -238,12 +200,11 @@ impl<W> Shard<W> {
     ) {
         let Some(number) = self.dir_or_new(common, handle) else { return };
         if let Some(own) = self.dir(number).and_then(|dir| dir.own) {
-            self.remove_slot(common, number, own, Removal::Invalidated);
+            self.remove_slot(common, number, u32::from(own), Removal::Invalidated);
         }
         // Removing the last slot removes the directory.
         let Some(number) = self.dir_or_new(common, handle) else { return };
-        let key = common.key(handle, b"");
-        self.insert_slot(common, now_ms, number, Content::Own(Box::new(*attr)), key, Class::Asked);
+        self.insert_slot(common, now_ms, number, Content::Own(Box::new(*attr)));
     }
 
     /// Makes way for what was asked about `name`: a fill by name is newer than what it meets.
@@ -269,8 +230,9 @@ impl<W> Shard<W> {
             return false;
         };
         let Some(slot) = dir.slot(pos.slot()) else { return true };
-        if matches!(slot.content, Content::Run(_)) && common.is_fresh(now_ms, slot.filled_at_ms) {
-            let listed = slot.entry(pos).map(|entry| entry.handle);
+        if slot.is_run() && common.is_fresh(now_ms, slot.filled_at_ms) {
+            let chunk = slot.chunk_with(pos);
+            let listed = chunk.map(|chunk| chunk.entry_at(pos.offset()).handle);
             if handle.is_some() && listed.as_ref() == handle {
                 return true;
             }
@@ -287,8 +249,8 @@ impl<W> Shard<W> {
         dir.ordered = false;
         let Some(pos) = dir.find(hash, name) else { return };
         let Some(slot) = dir.slot_mut(pos.slot()) else { return };
-        if matches!(slot.content, Content::Run(_)) {
-            slot.gone |= slot.bit(pos);
+        if slot.is_run() {
+            slot.mark_gone(pos);
             dir.unindex(hash, pos);
             // A listing that is still filling cannot become complete: it lacks this name now.
             dir.runs_lost = true;
@@ -304,127 +266,6 @@ impl<W> Shard<W> {
         }
     }
 
-    /// Caches a run of a listing as it passes. `first` clears what an earlier listing left.
-    /// Returns whether the listing is still being kept.
-    #[expect(clippy::too_many_arguments, reason = "parts of its one caller, which is generic")]
-    pub(super) fn insert_run(
-        &mut self,
-        common: &Common,
-        now_ms: u64,
-        dir: &Handle,
-        listing: u64,
-        first: bool,
-        chunk: Chunk,
-        stale: u128,
-    ) -> bool {
-        let Some(number) = self.dir_or_new(common, dir) else { return false };
-        if first {
-            self.begin_runs(common, number, listing);
-        }
-        let Some(dir_ref) = self.dir_mut(number) else { return false };
-        if dir_ref.filling != listing {
-            return false;
-        }
-        for name in (0..chunk.count()).map(|entry| chunk.name(entry)) {
-            let hash = common.hash(name);
-            let Some(dir) = self.dir_mut(number) else { return false };
-            if let Some(pos) = dir.find(hash, name) {
-                if dir.slot(pos.slot()).is_some_and(|slot| matches!(slot.content, Content::Run(_)))
-                {
-                    dir.unindex(hash, pos);
-                } else {
-                    self.remove_slot(common, number, pos.slot(), Removal::Invalidated);
-                }
-            }
-        }
-        let run = self.dir(number).map_or(0, |dir| dir.runs.len()) as u64;
-        let key = common.key(dir, &run.to_le_bytes());
-        let Some(slot) =
-            self.insert_slot(common, now_ms, number, Content::Run(chunk), key, Class::Listed)
-        else {
-            return false;
-        };
-        let Some(dir) = self.dir_mut(number) else { return false };
-        dir.runs.push(slot);
-        if let Some(slot) = dir.slot_mut(slot) {
-            slot.stale = stale;
-        }
-        true
-    }
-
-    pub(super) fn begin_runs(&mut self, common: &Common, number: u32, listing: u64) {
-        let Some(dir) = self.dir_mut(number) else { return };
-        dir.filling = listing;
-        dir.complete = false;
-        dir.ordered = false;
-        dir.runs.clear();
-        let old: Vec<u32> = (0..dir.slots.len() as u32)
-            .filter(|&slot| {
-                dir.slot(slot)
-                    .is_some_and(|slot| matches!(slot.content, Content::Run(_) | Content::Empty))
-            })
-            .collect();
-        for slot in old {
-            self.remove_slot(common, number, slot, Removal::Invalidated);
-        }
-        if let Some(dir) = self.dir_mut(number) {
-            dir.runs_lost = false;
-        }
-    }
-
-    /// Ends a listing that said its end, after `runs` runs. `complete` as the brick said.
-    pub(super) fn finish_runs(
-        &mut self,
-        common: &Common,
-        now_ms: u64,
-        dir: &Handle,
-        listing: u64,
-        runs: usize,
-        complete: bool,
-    ) {
-        if runs == 0 && complete {
-            let Some(number) = self.dir_or_new(common, dir) else { return };
-            self.begin_runs(common, number, listing);
-            let key = common.key(dir, b"/");
-            self.insert_slot(common, now_ms, number, Content::Empty, key, Class::Listed);
-        }
-        let Some(number) = self.dir_number(common, dir) else { return };
-        let Some(dir) = self.dir_mut(number) else { return };
-        if dir.filling != listing {
-            return;
-        }
-        dir.filling = 0;
-        // A single entry that is still here is of a name that the listing does not have, or has in
-        // an older state: without that entry its name would wrongly count as absent.
-        let single = |slot: &Option<Slot>| {
-            slot.as_ref().is_some_and(|slot| matches!(slot.content, Content::Single(_)))
-        };
-        let whole = !dir.runs_lost && dir.runs.len() == runs && !dir.slots.iter().any(single);
-        if complete && whole {
-            dir.complete = true;
-            dir.ordered = true;
-            dir.completed_at_ms = now_ms;
-            dir.settle(|name| common.hash(name));
-        }
-        self.drop_if_vacant(common, number);
-    }
-
-    /// Gives up keeping a listing: what came of it leaves, unless it is wanted as single entries.
-    pub(super) fn abandon_runs(&mut self, common: &Common, dir: &Handle, listing: u64, drop: bool) {
-        let Some(number) = self.dir_number(common, dir) else { return };
-        let Some(dir) = self.dir_mut(number) else { return };
-        if dir.filling != listing {
-            return;
-        }
-        if drop {
-            self.begin_runs(common, number, listing);
-        }
-        if let Some(dir) = self.dir_mut(number) {
-            dir.filling = 0;
-        }
-        self.drop_if_vacant(common, number);
-    }
-
     /// Evicts an object.
     pub(super) fn evict(&mut self, common: &Common, site: Site) {
         self.remove_slot(common, site.dir, site.slot, Removal::Evicted);
@@ -434,20 +275,7 @@ impl<W> Shard<W> {
         if let Some(number) = self.dir_number(common, handle) {
             return Some(number);
         }
-        let number = match self.free.pop() {
-            Some(number) => number,
-            None if self.dirs.len() < DIRS_PER_SHARD_MAX => {
-                self.dirs.push(None);
-                self.dirs.len() as u32 - 1
-            }
-            None => return None,
-        };
-        self.dirs[number as usize] = Some(Box::new(Dir::new(*handle)));
-        let hash = common.hash(handle.as_bytes());
-        let dirs = &self.dirs;
-        self.by_handle.insert_unique(hash, number, |&other| {
-            dirs[other as usize].as_ref().map_or(0, |dir| common.hash(dir.handle.as_bytes()))
-        });
+        let number = self.dirs.insert(Dir::new(handle), |handle| common.hash(handle))?;
         self.counters.directories += 1;
         common.charge(DIR_WEIGHT_BYTES);
         Some(number)
@@ -458,55 +286,44 @@ impl<W> Shard<W> {
         if !dir.is_vacant() {
             return;
         }
-        let hash = common.hash(dir.handle.as_bytes());
-        if let Ok(found) = self.by_handle.find_entry(hash, |&other| other == number) {
-            found.remove();
-        }
-        self.dirs[number as usize] = None;
-        self.free.push(number);
+        self.dirs.remove(number, |handle| common.hash(handle));
         self.counters.directories -= 1;
         common.refund(DIR_WEIGHT_BYTES);
     }
 
+    /// Caches a content of a directory; answers its slot, `None` where there is no room for it.
     pub(super) fn insert_slot(
         &mut self,
         common: &Common,
         now_ms: u64,
         number: u32,
         content: Content,
-        key: u64,
-        class: Class,
     ) -> Option<u32> {
-        let dir = self.dirs.get_mut(number as usize)?.as_deref_mut()?;
-        let slot_number = dir.reserve_slot()?;
-        let (entries, content_bytes) = match &content {
-            Content::Run(chunk) | Content::Single(chunk) => (chunk.count(), chunk.bytes().len()),
-            Content::Negative(name) => (1, name.len()),
-            Content::Own(_) => (0, size_of::<Attr>()),
-            Content::Empty => (0, 0),
-        };
-        let weight_bytes =
-            SLOT_WEIGHT_BYTES + content_bytes as u32 + entries as u32 * ENTRY_WEIGHT_BYTES;
-        let site = Site { dir: number, slot: slot_number };
-        let object = self.ledger.insert(site, key, class, weight_bytes);
-        if matches!(content, Content::Own(_)) {
-            dir.own = Some(slot_number);
+        let dir = self.dirs.get_mut(number)?;
+        let told = told(common, dir, &content);
+        let names = content.names();
+        let is_own = matches!(content, Content::Own(_));
+        let slot_number = dir.slots.insert(Slot::new(content, now_ms))?;
+        let object = self.ledger.insert(Site { dir: number, slot: slot_number }, told);
+        if is_own {
+            dir.own = Some(slot_number as u16);
         }
-        let slot = Slot { content, object, weight_bytes, filled_at_ms: now_ms, stale: 0, gone: 0 };
-        dir.slots[slot_number as usize] = Some(slot);
-        for entry in 0..entries {
+        if let Some(slot) = dir.slot_mut(slot_number) {
+            slot.object = object;
+        }
+        for entry in 0..names {
             let chunk = dir.slot(slot_number).and_then(Slot::chunk);
             let pos = Pos::new(slot_number, chunk.map_or(0, |chunk| chunk.offset(entry)));
             if let Some(chunk) = chunk {
-                let place = Place { shard: self.number, dir: number, pos };
+                let place = Place { shard: self.number, dir: number, slot: slot_number, entry };
                 common.nodes.insert(common.hash(chunk.handle_bytes(entry)), place);
             }
             if let Some(hash) = dir.name(pos).map(|name| common.hash(name)) {
                 dir.index(hash, pos, |name| common.hash(name));
             }
         }
-        self.counters.entries += entries as u64;
-        common.charge(weight_bytes);
+        self.counters.entries += names as u64;
+        common.charge(told.weight_bytes);
         common.count_object();
         if self.ledger.pending() >= EVENTS_WAKE {
             common.wake();
@@ -521,30 +338,26 @@ impl<W> Shard<W> {
         slot_number: u32,
         reason: Removal,
     ) {
-        let Some(dir) = self.dirs.get_mut(number as usize).and_then(Option::as_deref_mut) else {
-            return;
-        };
-        let Some(slot) = dir.vacate(slot_number) else { return };
-        let mut entries = 0;
+        let Some(dir) = self.dirs.get_mut(number) else { return };
+        let Some(slot) = dir.slots.take(slot_number) else { return };
+        let names = slot.content.names();
         match &slot.content {
-            Content::Run(chunk) | Content::Single(chunk) => {
-                entries = chunk.count();
-                for entry in 0..entries {
+            Content::Run { chunk, .. } | Content::Single(chunk) => {
+                for entry in 0..names {
                     let pos = Pos::new(slot_number, chunk.offset(entry));
                     dir.unindex(common.hash(chunk.name(entry)), pos);
-                    let place = Place { shard: self.number, dir: number, pos };
+                    let place = Place { shard: self.number, dir: number, slot: slot_number, entry };
                     common.nodes.remove(common.hash(chunk.handle_bytes(entry)), place);
                 }
             }
             Content::Negative(name) => {
-                entries = 1;
                 dir.unindex(common.hash(name), Pos::new(slot_number, 0));
             }
             Content::Own(_) => dir.own = None,
             Content::Empty => {}
         }
         match slot.content {
-            Content::Run(_) | Content::Empty => {
+            Content::Run { .. } | Content::Empty => {
                 dir.complete = false;
                 dir.ordered = false;
                 dir.runs_lost = true;
@@ -552,19 +365,40 @@ impl<W> Shard<W> {
             Content::Single(_) => dir.complete = false,
             Content::Negative(_) | Content::Own(_) => {}
         }
+        let weight_bytes = told(common, dir, &slot.content).weight_bytes;
         self.ledger.remove(slot.object, reason);
-        self.counters.entries -= entries as u64;
+        self.counters.entries -= names as u64;
         if reason == Removal::Invalidated {
             self.counters.invalidated += 1;
         }
-        common.refund(slot.weight_bytes);
+        common.refund(weight_bytes);
         common.uncount_object();
         self.drop_if_vacant(common, number);
     }
 
-    fn handle_of(&self, number: u32) -> Option<&Handle> {
-        self.dir(number).map(|dir| &dir.handle)
+    /// Tells what is resident anew.
+    pub(super) fn restart(&mut self, common: &Common, out: &mut Vec<(u32, Event)>) {
+        let Self { dirs, ledger, .. } = self;
+        ledger.restart(out, |site| {
+            let dir = dirs.get(site.dir)?;
+            Some(told(common, dir, &dir.slot(site.slot)?.content))
+        });
     }
+}
+
+/// What is told of a content of `dir`: always the same, so it is not kept.
+fn told(common: &Common, dir: &Dir, content: &Content) -> Told {
+    let key = |part: &[u8]| common.key(dir.handle_bytes(), part);
+    let (key, class) = match content {
+        Content::Run { rank, .. } => (key(&u64::from(*rank).to_le_bytes()), Class::Listed),
+        Content::Single(chunk) => (key(chunk.name(0)), Class::Asked),
+        Content::Negative(name) => (key(name), Class::Asked),
+        Content::Own(_) => (key(b""), Class::Asked),
+        Content::Empty => (key(b"/"), Class::Listed),
+    };
+    let entries_bytes = content.names() as u32 * ENTRY_WEIGHT_BYTES;
+    let weight_bytes = SLOT_WEIGHT_BYTES + content.len_bytes() as u32 + entries_bytes;
+    Told { key, class, weight_bytes }
 }
 
 /// A bit in `Dir::filling` that no listing has: the directory is kept while it changes.

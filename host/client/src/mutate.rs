@@ -117,6 +117,9 @@ impl Link {
         let (told, answer) = oneshot::channel();
         let involved = ask.involved();
         let link = self.clone();
+        if matches!(ask.mutation, Mutation::Unlink { .. } | Mutation::Rename { .. }) {
+            self.flush_releases();
+        }
         tokio::spawn(async move { link.carry_out(ask, told).await });
         let answered = self.within(async {
             answer.await.unwrap_or_else(|_| {

@@ -42,6 +42,17 @@ impl Releases {
     }
 }
 
+impl Link {
+    /// Has the gateway told now: names are about to be removed, and a brick that has to keep a file
+    /// that is open has more to do.
+    pub(crate) fn flush_releases(self: &Arc<Self>) {
+        if !self.releases.waiting.lock().is_empty() {
+            let link = self.clone();
+            tokio::spawn(async move { send(&link).await });
+        }
+    }
+}
+
 async fn send(link: &Link) {
     let waiting = std::mem::take(&mut *link.releases.waiting.lock());
     // The files of a lost connection are closed already.

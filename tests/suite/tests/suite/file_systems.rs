@@ -19,6 +19,8 @@ const CASES: &[&str] = &["rename::", "unlink::", "link::", "mkdir::", "open::", 
 const LINK_COUNT_MAX: &str = "link::link_count_max";
 /// Counts the links of a removed file that is open, among which is its hidden name (S-OPEN-4).
 const OPEN_FILE: &str = "unlink::open_file_not_freed";
+/// The same of a file that was closed a moment ago, and has another name.
+const CLOSED_FILE: &str = "link::remove_link::regular";
 
 /// `notices`: how the brick has to notice what others do there.
 fn on(test: &str, programs: &[&str], notices: &[Notices], backing: impl FnOnce() -> Backing) {
@@ -52,8 +54,11 @@ fn on(test: &str, programs: &[&str], notices: &[Notices], backing: impl FnOnce()
         let told = share.site().stats().watch.notices;
         assert!(notices.contains(&told), "it notices by {told:?}");
     }
-    let beyond =
-        if hidden_links == 0 { &[LINK_COUNT_MAX][..] } else { &[LINK_COUNT_MAX, OPEN_FILE] };
+    let beyond = if hidden_links == 0 {
+        &[LINK_COUNT_MAX][..]
+    } else {
+        &[LINK_COUNT_MAX, OPEN_FILE, CLOSED_FILE]
+    };
     passes_what_passes_below(&share, &backing, beyond);
     view::assert_same_tree(
         "a mount and the brick",

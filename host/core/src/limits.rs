@@ -146,6 +146,12 @@ pub const MOUNT_DIR_CHUNKS_MAX: usize = 4;
 /// Entries of one open directory whose positions a mount remembers, 8 bytes each.
 pub const MOUNT_DIR_POSITIONS_MAX: usize = 16 * 1024 * 1024;
 
+/// Directories that a mount has closed and whose positions it remembers, so that the kernel's own copy
+/// of their listings stays in use.
+pub const MOUNT_KEPT_DIRS_MAX: usize = 16 * 1024;
+/// Positions of all those, 8 bytes each.
+pub const MOUNT_KEPT_POSITIONS_MAX: usize = 4 * 1024 * 1024;
+
 const _: () = assert!(CHUNK_LEN_BYTES_MAX <= u16::MAX as usize);
 const _: () = assert!(CHUNK_LEN_BYTES_MAX < FRAME_LEN_BYTES_MAX);
 const _: () = assert!(READ_FRAME_LEN_BYTES < FRAME_LEN_BYTES_MAX);

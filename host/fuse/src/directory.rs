@@ -4,6 +4,8 @@
 //! at most what the kernel asked for, to the byte: an entry that does not fit is refused whole, and
 //! the kernel asks for it again with the offset of the entry before it.
 
+use std::time::Duration;
+
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::{Dirent, EntryOut, UNKNOWN_INO, record_align};
@@ -97,15 +99,25 @@ impl DirectoryBuffer {
 
     /// Has the kernel ask again for every name packed, before it believes one.
     pub fn distrust(&mut self) {
+        self.believe_for(Duration::ZERO);
+    }
+
+    /// Has the kernel believe every name packed, and what came with it, for so long at most.
+    pub fn believe_for(&mut self, valid: Duration) {
         if !self.plus {
             return;
         }
+        let limit = |secs: &mut u64, nanos: &mut u32| {
+            if (*secs, *nanos) > (valid.as_secs(), valid.subsec_nanos()) {
+                (*secs, *nanos) = (valid.as_secs(), valid.subsec_nanos());
+            }
+        };
         let mut at = 0;
         while let Some(Ok((mut entry, tail))) = self.bytes.get(at..).map(EntryOut::read_from_prefix)
         {
             let Ok((dirent, _)) = Dirent::read_from_prefix(tail) else { return };
-            (entry.entry_valid, entry.entry_valid_nsec) = (0, 0);
-            (entry.attr_valid, entry.attr_valid_nsec) = (0, 0);
+            limit(&mut entry.entry_valid, &mut entry.entry_valid_nsec);
+            limit(&mut entry.attr_valid, &mut entry.attr_valid_nsec);
             self.bytes[at..at + size_of::<EntryOut>()].copy_from_slice(entry.as_bytes());
             at += self.record_len(dirent.namelen as usize);
         }
@@ -151,6 +163,23 @@ mod tests {
         let last = buffer.bytes().len() - buffer.record_len(1);
         let (last, _) = EntryOut::read_from_prefix(&buffer.bytes()[last..]).expect("whole");
         assert_eq!((last.nodeid, last.entry_valid, last.attr_valid_nsec), (6, 0, 0));
+    }
+
+    #[test]
+    fn names_are_believed_no_longer_than_so() {
+        let mut buffer = DirectoryBuffer::new(4096, true);
+        let valid = |entry_valid, entry_valid_nsec| {
+            Some(EntryOut { nodeid: 5, entry_valid, entry_valid_nsec, ..EntryOut::default() })
+        };
+        assert!(buffer.push(&entry(b"a", 1), || valid(3, 5)));
+        assert!(buffer.push(&entry(b"b", 2), || valid(1, 999)));
+        buffer.believe_for(Duration::new(2, 7));
+        let record = buffer.record_len(1);
+        let told = |at: usize| {
+            let (entry, _) = EntryOut::read_from_prefix(&buffer.bytes()[at..]).expect("whole");
+            (entry.entry_valid, entry.entry_valid_nsec, entry.attr_valid)
+        };
+        assert_eq!((told(0), told(record)), ((2, 7, 0), (1, 999, 0)));
     }
 
     #[test]

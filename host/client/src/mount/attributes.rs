@@ -27,6 +27,7 @@ impl Volume {
         nodeid: u64,
         reply: Reply<reply::Attr>,
     ) {
+        self.counters.getattrs.add(1);
         let (volume, stamp) = (self.clone(), self.fence.stamp());
         let ask = |volume: Arc<Volume>, inode: Inode| async move {
             let attr = match nodeid {

@@ -1,9 +1,10 @@
 //! Open directories: a listing each, consumed chunk by chunk as the kernel reads on.
 //!
-//! A directory keeps its last few chunks, the running listing if there is one, and its
-//! [`Positions`]. Reading on where the listing stands takes the next chunk from it; reading from
-//! anywhere else that is not in memory starts a listing there; offset 0 always starts a new one, so
-//! that a rewind sees what changed.
+//! A directory keeps its last few chunks, the running listing if there is one, and its positions.
+//! Reading on where the listing stands takes the next chunk from it; reading from anywhere else
+//! that is not in memory starts a listing there; offset 0 always starts a new one, so that a rewind
+//! sees what changed. One from the start comes from the mount's memory where that knows all of it,
+//! and enters it where not.
 //!
 //! A listing nobody reads on holds bytes of the connection's receive window, and enough of them
 //! would stop every other answer. So one that was left alone for [`LISTING_IDLE_MS`] is given up,
@@ -15,15 +16,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use portcullis_core::limits::{MOUNT_DIR_CHUNKS_MAX, MOUNT_DIR_POSITIONS_MAX, MOUNT_OPEN_DIRS_MAX};
-use portcullis_core::{Chunk, EntryRef};
+use portcullis_core::Chunk;
+use portcullis_core::limits::{MOUNT_DIR_CHUNKS_MAX, MOUNT_OPEN_DIRS_MAX};
 use portcullis_fuse::Errno;
 use tokio::time::Instant;
 
 use super::attr::errno_of_handle;
+use super::counters::Counters;
 use super::fence::{Fence, Stamp};
 use super::inodes::Inode;
-use super::positions::{Position, Positions};
+use super::kept::{Opening, Pass, SharedPositions};
+use super::memory::{Learning, Memory};
+use super::positions::Position;
 use super::under_way::Listed;
 use crate::{Client, Listing};
 
@@ -38,21 +42,40 @@ pub(super) struct Directory {
     pub(super) nodeid: u64,
     /// What the kernel was given last and may still be entering into its cache.
     pub(super) listed: Mutex<Option<Listed>>,
+    /// The reading that is under way.
+    pub(super) pass: Mutex<Pass>,
     /// Readers of one open directory take turns.
     stream: tokio::sync::Mutex<Stream>,
 }
 
 struct Stream {
-    positions: Positions,
+    positions: SharedPositions,
     /// The last chunks received; each follows the one before it.
     window: VecDeque<Loaded>,
     /// The last entry received: the running listing, if any, goes on after it.
     tail: u64,
     /// The running listing, and when it was asked for.
-    listing: Option<(Listing, Stamp)>,
+    listing: Option<(Source, Stamp)>,
     /// Set once the listing has ended after `tail`: whether it was complete.
     end: Option<bool>,
     touched: Instant,
+}
+
+/// Where chunks come from.
+enum Source {
+    /// The mount's memory.
+    Known(std::vec::IntoIter<Chunk>),
+    /// The gateway. What it tells enters the memory.
+    Told(Box<Listing>, Option<Learning>),
+}
+
+/// Whom a directory asks.
+#[derive(Clone, Copy)]
+pub(super) struct Origin<'a> {
+    pub(super) client: &'a Client,
+    pub(super) memory: &'a Memory,
+    pub(super) fence: &'a Fence,
+    pub(super) counters: &'a Counters,
 }
 
 /// A chunk in memory.
@@ -67,42 +90,60 @@ struct Loaded {
 
 /// What takes the entries.
 pub(super) trait Sink {
-    /// Takes one entry with the offset after it; `false` where there is no room.
-    fn push(&mut self, offset: u64, entry: Item<'_>) -> bool;
+    /// Takes `.` or `..` with the offset after it; `false` where there is no room.
+    fn dot(&mut self, offset: u64, dot: Dot) -> bool;
+
+    /// Takes entries from the front of a run; answers how many there was room for.
+    fn run(&mut self, run: &Run<'_>) -> usize;
 
     /// Whether it took none.
     fn is_empty(&self) -> bool;
 }
 
-/// An entry as the kernel sees it.
-pub(super) enum Item<'a> {
+/// What every directory begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dot {
     /// `.`
-    Dot,
+    Here,
     /// `..`
-    DotDot,
-    /// One of the directory's own, and when it was asked for.
-    Entry(&'a EntryRef<'a>, Stamp),
+    Above,
+}
+
+/// Entries that follow one another.
+pub(super) struct Run<'a> {
+    pub(super) chunk: &'a Chunk,
+    /// The first of them in the chunk; the run ends with the chunk.
+    pub(super) index: usize,
+    /// The offset after that one.
+    pub(super) offset: u64,
+    /// When they were asked for.
+    pub(super) stamp: Stamp,
 }
 
 impl Directory {
-    pub(super) fn new(inode: Inode, nodeid: u64) -> Self {
+    pub(super) fn new(inode: Inode, nodeid: u64, opening: Opening) -> Self {
         let stream = Stream {
-            positions: Positions::new(MOUNT_DIR_POSITIONS_MAX),
+            positions: opening.positions,
             window: VecDeque::new(),
             tail: 0,
             listing: None,
             end: None,
             touched: Instant::now(),
         };
-        Self { inode, nodeid, listed: Mutex::default(), stream: tokio::sync::Mutex::new(stream) }
+        Self {
+            inode,
+            nodeid,
+            listed: Mutex::default(),
+            pass: Mutex::new(opening.pass),
+            stream: tokio::sync::Mutex::new(stream),
+        }
     }
 
     /// Fills `sink` with the entries after `offset`. At the end of a listing that is not complete
     /// there is an error, after all entries that are known: nobody takes a part for the whole.
     pub(super) async fn read(
         &self,
-        client: &Client,
-        fence: &Fence,
+        origin: Origin<'_>,
         mut offset: u64,
         sink: &mut impl Sink,
     ) -> Result<(), Errno> {
@@ -110,18 +151,18 @@ impl Directory {
         stream.touched = Instant::now();
         if offset == 0 {
             stream.restart_at(0);
-            if !sink.push(1, Item::Dot) {
+            if !sink.dot(1, Dot::Here) {
                 return Ok(());
             }
             offset = 1;
         }
         if offset == 1 {
-            if !sink.push(DOTS, Item::DotDot) {
+            if !sink.dot(DOTS, Dot::Above) {
                 return Ok(());
             }
             offset = DOTS;
         }
-        let read = stream.read(client, fence, &self.inode, offset - DOTS, sink).await;
+        let read = stream.read(origin, &self.inode, offset - DOTS, sink).await;
         stream.touched = Instant::now();
         match read {
             // What was packed goes out first; asked to go on, the directory fails again.
@@ -144,41 +185,48 @@ impl Directory {
 impl Stream {
     async fn read(
         &mut self,
-        client: &Client,
-        fence: &Fence,
+        origin: Origin<'_>,
         dir: &Inode,
         mut number: u64,
         sink: &mut impl Sink,
     ) -> Result<(), Errno> {
         loop {
             if let Some((at, index)) = self.find(number) {
-                let loaded = &self.window[at];
-                for index in index..loaded.chunk.count() {
-                    let here = loaded.first + index as u64;
-                    let entry = loaded.chunk.entry(index);
-                    if !sink.push(DOTS + here, Item::Entry(&entry, loaded.stamp)) {
-                        return Ok(());
-                    }
-                    number = here;
+                let Loaded { first, ref chunk, stamp, .. } = self.window[at];
+                let here = first + index as u64;
+                let taken = sink.run(&Run { chunk, index, offset: DOTS + here, stamp });
+                if index + taken < chunk.count() {
+                    return Ok(());
                 }
-            } else if number != self.tail {
-                match self.positions.after(number) {
-                    Position::After(_) => self.restart_at(number),
+                number = first + chunk.count() as u64 - 1;
+                continue;
+            }
+            if number != self.tail {
+                let (after, last) = self.look_up(number);
+                match after {
+                    Position::After(_) => {
+                        self.restart_at(number);
+                        continue;
+                    }
                     Position::GivenUp => return Err(Errno::INVAL),
                     // An offset of another opening, as a stateless server sends it: count.
-                    Position::Ahead if self.tail != self.positions.last() => {
-                        self.restart_at(self.positions.last());
+                    Position::Ahead if self.tail != last => {
+                        self.restart_at(last);
+                        continue;
                     }
-                    Position::Ahead => {
-                        if !self.receive(client, fence, dir).await? {
-                            return self.ended();
-                        }
-                    }
+                    Position::Ahead => {}
                 }
-            } else if !self.receive(client, fence, dir).await? {
+            }
+            if !self.receive(origin, dir).await? {
                 return self.ended();
             }
         }
+    }
+
+    /// What is known of a number, and the greatest one there is.
+    fn look_up(&self, number: u64) -> (Position, u64) {
+        let positions = self.positions.lock();
+        (positions.after(number), positions.last())
     }
 
     /// Where the entry after `number` is in memory.
@@ -201,48 +249,86 @@ impl Stream {
     }
 
     /// Takes the next chunk; `false` at the end.
-    async fn receive(
-        &mut self,
-        client: &Client,
-        fence: &Fence,
-        dir: &Inode,
-    ) -> Result<bool, Errno> {
+    async fn receive(&mut self, origin: Origin<'_>, dir: &Inode) -> Result<bool, Errno> {
         if self.end.is_some() {
             return Ok(false);
         }
         // Taken out, so that a reader who gives up half way leaves no half-read listing behind.
-        let (mut listing, stamp) = match self.listing.take() {
+        let (mut source, stamp) = match self.listing.take() {
             Some(listing) => listing,
-            None => {
-                let Position::After(after) = self.positions.after(self.tail) else {
-                    return Err(Errno::INVAL);
-                };
-                let stamp = fence.stamp();
-                let listing = client.list(&dir.handle, after).await;
-                (listing.map_err(|error| errno_of_handle(&error))?, stamp)
-            }
+            None => self.begin(origin, dir).await?,
         };
-        match listing.next().await.map_err(|error| errno_of_handle(&error))? {
-            None => {
-                self.end = Some(listing.complete());
+        match source.next(origin).await? {
+            Next::End { complete } => {
+                self.end = Some(complete);
                 Ok(false)
             }
-            Some(chunk) => {
-                let first = self.positions.record(self.tail, &chunk);
+            Next::Chunk(chunk) => {
                 let previous = self.tail;
+                let first = self.positions.lock().record(previous, &chunk);
                 self.tail = first + chunk.count() as u64 - 1;
                 if self.window.len() == MOUNT_DIR_CHUNKS_MAX {
                     self.window.pop_front();
                 }
-                self.window.push_back(Loaded { previous, first, chunk: chunk.detached(), stamp });
-                self.listing = Some((listing, stamp));
+                self.window.push_back(Loaded { previous, first, chunk, stamp });
+                self.listing = Some((source, stamp));
                 Ok(true)
             }
         }
     }
 
+    /// Begins a listing after `tail`.
+    async fn begin(&self, origin: Origin<'_>, dir: &Inode) -> Result<(Source, Stamp), Errno> {
+        let Origin { client, memory, fence, counters } = origin;
+        // Before the memory is looked at, which forgets first what is then told to be forgotten.
+        let stamp = fence.stamp();
+        let mut learning = None;
+        if self.tail == 0 {
+            if let Some(chunks) = memory.list(client, &dir.handle) {
+                counters.remembered.add(1);
+                return Ok((Source::Known(chunks.into_iter()), stamp));
+            }
+            learning = memory.begin_listing(client, &dir.handle);
+        }
+        let (Position::After(after), _) = self.look_up(self.tail) else {
+            return Err(Errno::INVAL);
+        };
+        counters.asked.add(1);
+        let listing = client.list(&dir.handle, after).await;
+        let listing = listing.map_err(|error| errno_of_handle(&error))?;
+        Ok((Source::Told(Box::new(listing), learning), stamp))
+    }
+
     fn ended(&self) -> Result<(), Errno> {
         if self.end == Some(true) { Ok(()) } else { Err(Errno::IO) }
+    }
+}
+
+/// What comes of a source.
+enum Next {
+    Chunk(Chunk),
+    End { complete: bool },
+}
+
+impl Source {
+    async fn next(&mut self, origin: Origin<'_>) -> Result<Next, Errno> {
+        let (listing, learning) = match self {
+            Source::Known(chunks) => {
+                return Ok(chunks.next().map_or(Next::End { complete: true }, Next::Chunk));
+            }
+            Source::Told(listing, learning) => (listing, learning),
+        };
+        let Some(chunk) = listing.next().await.map_err(|error| errno_of_handle(&error))? else {
+            let complete = listing.complete();
+            if let Some(learning) = learning.take() {
+                origin.memory.finish_listing(origin.client, learning, complete);
+            }
+            return Ok(Next::End { complete });
+        };
+        if let Some(learning) = learning {
+            origin.memory.fill_chunk(learning, &chunk);
+        }
+        Ok(Next::Chunk(chunk.detached()))
     }
 }
 
@@ -269,10 +355,8 @@ impl Directories {
         self.open.lock().get(&number).cloned()
     }
 
-    pub(super) fn remove(&self, number: u64) {
-        let removed = self.open.lock().remove(&number);
-        // A listing is let go without the lock.
-        drop(removed);
+    pub(super) fn remove(&self, number: u64) -> Option<Arc<Directory>> {
+        self.open.lock().remove(&number)
     }
 
     /// Gives up the listings that nobody reads on.

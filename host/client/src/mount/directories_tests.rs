@@ -7,6 +7,7 @@ use portcullis_wire::message::Verb;
 
 use super::*;
 use crate::ClientOptions;
+use crate::mount::kept::Kept;
 use crate::mount::testing::{CHUNK_ENTRIES, ROOT, Served, Shown, handle, serve};
 
 const COUNT: usize = 1000;
@@ -18,17 +19,22 @@ struct Few {
 }
 
 impl Sink for Few {
-    fn push(&mut self, offset: u64, item: Item<'_>) -> bool {
-        if self.taken.len() == self.room {
-            return false;
+    fn dot(&mut self, offset: u64, dot: Dot) -> bool {
+        let has_room = self.taken.len() < self.room;
+        if has_room {
+            let name = if dot == Dot::Here { "." } else { ".." };
+            self.taken.push((name.to_owned(), offset));
         }
-        let name = match item {
-            Item::Dot => ".".to_owned(),
-            Item::DotDot => "..".to_owned(),
-            Item::Entry(entry, _) => String::from_utf8(entry.name.to_vec()).expect("text"),
-        };
-        self.taken.push((name, offset));
-        true
+        has_room
+    }
+
+    fn run(&mut self, run: &Run<'_>) -> usize {
+        let entries = (run.index..run.chunk.count()).take(self.room - self.taken.len());
+        let name = |index| String::from_utf8(run.chunk.name(index).to_vec()).expect("text");
+        let offset = |index: usize| run.offset + (index - run.index) as u64;
+        let before = self.taken.len();
+        self.taken.extend(entries.map(|index| (name(index), offset(index))));
+        self.taken.len() - before
     }
 
     fn is_empty(&self) -> bool {
@@ -54,13 +60,15 @@ impl Opened {
     fn directory() -> Directory {
         let inode =
             Inode { handle: handle(ROOT), ino: 1000, parent_ino: 1000, is_dir: true, target: None };
-        Directory::new(inode, 1)
+        Directory::new(inode, 1, Kept::default().opened(1, None))
     }
 
     async fn read(&self, offset: u64, room: usize) -> Result<Vec<(String, u64)>, Errno> {
         let mut sink = Few { room, taken: Vec::new() };
-        let fence = Fence::new();
-        self.directory.read(&self.served.client, &fence, offset, &mut sink).await?;
+        let (fence, memory) = (Fence::new(), Memory::new(0));
+        let (client, counters) = (&self.served.client, Counters::default());
+        let origin = Origin { client, memory: &memory, fence: &fence, counters: &counters };
+        self.directory.read(origin, offset, &mut sink).await?;
         Ok(sink.taken)
     }
 
@@ -115,6 +123,7 @@ async fn a_short_step_back_asks_nothing_again() {
     assert_eq!(opened.lists(), 1);
 }
 
+/// S-LIST-6
 #[tokio::test(flavor = "multi_thread")]
 async fn removals_between_seeks_lose_and_repeat_nothing() {
     let opened = Opened::new(COUNT).await;
@@ -170,7 +179,8 @@ async fn a_partial_listing_shows_all_it_has_and_then_fails() {
 async fn a_directory_that_is_gone_is_stale() {
     let opened = Opened::new(0).await;
     let inode = Inode { handle: handle(77), ino: 1, parent_ino: 1, is_dir: true, target: None };
-    let gone = Opened { directory: Directory::new(inode, 1), ..opened };
+    let gone =
+        Opened { directory: Directory::new(inode, 1, Kept::default().opened(1, None)), ..opened };
     // The dots are the kernel's in any case.
     assert_eq!(gone.read(0, 1000).await.map(|dots| dots.len()), Ok(2));
     assert_eq!(gone.read(2, 1000).await, Err(Errno::STALE));

@@ -22,7 +22,7 @@ const ALL: u64 = u64::MAX;
 pub(super) struct Fence {
     hasher: RandomState,
     count: AtomicU64,
-    recent: Mutex<VecDeque<u64>>,
+    recent: Mutex<VecDeque<Forgotten>>,
     /// Held for reading while an answer goes out, so that nothing is entered between the last look
     /// and the kernel's taking it.
     answering: RwLock<()>,
@@ -32,11 +32,44 @@ pub(super) struct Fence {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp(u64);
 
+/// Something that was forgotten, by its hash.
+type Forgotten = u64;
+
+/// What was forgotten since a moment: for many entries that were asked for together.
+pub(super) struct Since<'a> {
+    fence: &'a Fence,
+    /// In order; `None` for more than is remembered.
+    forgotten: Option<Box<[Forgotten]>>,
+}
+
 #[derive(Hash)]
 enum Key<'a> {
     Attr(&'a Handle),
     Name(&'a Handle, &'a [u8]),
     Names(&'a Handle),
+}
+
+impl Since<'_> {
+    /// Whether attributes asked for then still hold.
+    pub(super) fn attr_holds(&self, handle: &Handle) -> bool {
+        self.holds(|fence| [fence.key(&Key::Attr(handle))])
+    }
+
+    /// Whether what a name stands for, or that there is none, still holds.
+    pub(super) fn name_holds(&self, dir: &Handle, name: &[u8]) -> bool {
+        self.holds(|fence| [fence.key(&Key::Name(dir, name)), fence.key(&Key::Names(dir))])
+    }
+
+    fn holds<const N: usize>(&self, keys: impl FnOnce(&Fence) -> [Forgotten; N]) -> bool {
+        match self.forgotten.as_deref() {
+            Some([]) => true,
+            Some(forgotten) if forgotten.last() != Some(&ALL) => {
+                let keys = keys(self.fence);
+                keys.iter().all(|key| forgotten.binary_search(key).is_err())
+            }
+            Some(_) | None => false,
+        }
+    }
 }
 
 impl Fence {
@@ -78,25 +111,30 @@ impl Fence {
         self.count.fetch_add(changes.len() as u64, Ordering::SeqCst);
     }
 
-    /// Whether attributes asked for at `stamp` still hold.
-    pub(super) fn attr_holds(&self, stamp: Stamp, handle: &Handle) -> bool {
-        self.holds(stamp, || [self.key(&Key::Attr(handle)), ALL])
-    }
-
-    /// Whether what a name stands for, or that there is none, still holds.
-    pub(super) fn name_holds(&self, stamp: Stamp, dir: &Handle, name: &[u8]) -> bool {
-        self.holds(stamp, || [self.key(&Key::Name(dir, name)), self.key(&Key::Names(dir)), ALL])
-    }
-
-    fn holds<const N: usize>(&self, stamp: Stamp, keys: impl FnOnce() -> [u64; N]) -> bool {
-        if self.count.load(Ordering::SeqCst) == stamp.0 {
-            return true;
+    /// What was forgotten since.
+    pub(super) fn since(&self, stamp: Stamp) -> Since<'_> {
+        if self.stamp() == stamp {
+            return Since { fence: self, forgotten: Some(Box::default()) };
         }
         let recent = self.recent.lock();
         // Under the lock, so that it fits what is remembered.
         let since = (self.count.load(Ordering::SeqCst) - stamp.0) as usize;
-        let keys = keys();
-        since <= recent.len() && !recent.iter().rev().take(since).any(|key| keys.contains(key))
+        let forgotten = (since <= recent.len()).then(|| {
+            let mut forgotten: Box<[_]> = recent.iter().rev().take(since).copied().collect();
+            forgotten.sort_unstable();
+            forgotten
+        });
+        Since { fence: self, forgotten }
+    }
+
+    /// Whether attributes asked for at `stamp` still hold.
+    pub(super) fn attr_holds(&self, stamp: Stamp, handle: &Handle) -> bool {
+        self.since(stamp).attr_holds(handle)
+    }
+
+    /// Whether what a name stands for, or that there is none, still holds.
+    pub(super) fn name_holds(&self, stamp: Stamp, dir: &Handle, name: &[u8]) -> bool {
+        self.since(stamp).name_holds(dir, name)
     }
 
     fn key(&self, key: &Key<'_>) -> u64 {

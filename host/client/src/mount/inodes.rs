@@ -47,7 +47,7 @@ struct Slot {
     nlookup: u64,
     /// `None` where the slot is free.
     inode: Option<Inode>,
-    /// The kernel may have cached its content.
+    /// The kernel may have cached its content, or its listing.
     has_pages: bool,
     /// What the file was when the kernel's pages of it were known to be good.
     seen: Option<Seen>,
@@ -138,6 +138,26 @@ impl Table {
         let slot = &mut self.slots[index];
         slot.has_pages = true;
         slot.seen.replace(seen) == Some(seen)
+    }
+
+    /// A directory is opened so that the kernel caches its listing.
+    pub(super) fn listed(&mut self, nodeid: u64) {
+        if let Some(index) = self.slot_of(nodeid) {
+            self.slots[index].has_pages = true;
+        }
+    }
+
+    /// The listing of a directory is to be dropped of which nothing is known; answers whether the
+    /// kernel may have cached any of it since it was opened last.
+    pub(super) fn forget_listing(&mut self, nodeid: u64) -> bool {
+        let Some(index) = self.slot_of(nodeid) else { return false };
+        std::mem::take(&mut self.slots[index].has_pages)
+    }
+
+    /// Whether it stands for a directory.
+    pub(super) fn is_dir(&self, nodeid: u64) -> bool {
+        let slot = self.slot_of(nodeid).map(|index| &self.slots[index]);
+        slot.and_then(|slot| slot.inode.as_ref()).is_some_and(|inode| inode.is_dir)
     }
 
     /// The content of a file is to be forgotten; answers whether the kernel may have any of it.

@@ -8,23 +8,25 @@
 //!   dropped as soon as the kernel lets go of them;
 //! - names: `inval_entry` waits for whatever is under way in the directory. Where something is, or
 //!   turns out to be, a new epoch has every name looked up again, at once. A kernel without epochs
-//!   is waited for, and believes no names from then on where that took too long.
+//!   is waited for, and believes no names from then on where that took too long;
+//! - listings are pages of their directories, dropped where [`kept`](super::kept) says so.
 //!
 //! What must hold: nothing here is called under a lock; what cannot be forgotten in time is said
 //! not to be.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use portcullis_core::Status;
 use portcullis_core::watch::Change;
+use portcullis_core::{Handle, Status};
 use portcullis_fuse::{Errno, Notifier};
 use tokio::sync::mpsc;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
+use super::inodes::Table;
 use super::under_way::Work;
 use super::volume::Volume;
 use crate::session::Forgetting;
@@ -46,6 +48,8 @@ pub(super) struct Kernel {
     has_epoch: AtomicBool,
     /// Names have to be looked up each time.
     distrusts_names: AtomicBool,
+    /// How often all names were to be looked up again.
+    names_epoch: AtomicU64,
 }
 
 /// What the kernel has to be told.
@@ -63,6 +67,8 @@ pub(super) struct Plan {
     pages: Vec<u64>,
     /// Names, each with the nodeid of its directory.
     names: Vec<(u64, Vec<u8>)>,
+    /// Nodeids of directories whose listing the kernel may have and is to drop.
+    listings: Vec<u64>,
 }
 
 impl Kernel {
@@ -77,13 +83,37 @@ impl Kernel {
         !self.distrusts_names.load(Ordering::Relaxed)
     }
 
+    /// Counts how often the kernel was told to look up all names again.
+    pub(super) fn names_epoch(&self) -> u64 {
+        self.names_epoch.load(Ordering::SeqCst)
+    }
+
+    /// Has the kernel drop what it has of the listings of directories. It waits for no request, but
+    /// for programs that are just being given names.
+    pub(super) async fn drop_listings(&self, nodeids: Vec<u64>) -> bool {
+        let Some(notifier) = self.notifier.get().cloned().filter(|_| !nodeids.is_empty()) else {
+            return true;
+        };
+        // All of them, also where one cannot be dropped.
+        let dropping = spawn_blocking(move || {
+            nodeids.into_iter().filter(|&nodeid| !drop_pages_of(&notifier, nodeid)).count() == 0
+        });
+        let limit = Duration::from_millis(LONG_MS);
+        matches!(timeout(limit, dropping).await, Ok(Ok(true)))
+    }
+
+    /// As [`Kernel::drop_listings`], on this thread.
+    pub(super) fn drop_listing(&self, nodeid: u64) -> bool {
+        self.notifier.get().is_none_or(|notifier| drop_pages_of(notifier, nodeid))
+    }
+
     /// Has the kernel drop the pages of a file, waiting at most `limit_ms`.
     async fn drop_pages(&self, nodeid: u64, limit_ms: u64) -> bool {
         let Some(notifier) = self.notifier.get().cloned() else { return true };
-        let dropping = spawn_blocking(move || notifier.inval_inode(nodeid, 0, 0));
+        let dropping = spawn_blocking(move || drop_pages_of(&notifier, nodeid));
         let limit = Duration::from_millis(limit_ms);
         match timeout(limit, dropping).await {
-            Ok(dropped) => dropped.is_ok_and(|result| told("inval_inode", result)),
+            Ok(dropped) => dropped.unwrap_or(false),
             Err(_) => false,
         }
     }
@@ -91,6 +121,7 @@ impl Kernel {
     /// Has the kernel look up all names again.
     fn next_epoch(&self) -> bool {
         let Some(notifier) = self.notifier.get() else { return true };
+        self.names_epoch.fetch_add(1, Ordering::SeqCst);
         match notifier.inc_epoch() {
             Ok(done) => done,
             Err(errno) => told("inc_epoch", Err(errno)),
@@ -116,6 +147,10 @@ impl Kernel {
         let Some(notifier) = self.notifier.get() else { return true };
         nodeids.iter().all(|&nodeid| told("inval_inode", notifier.inval_inode(nodeid, -1, 0)))
     }
+}
+
+fn drop_pages_of(notifier: &Notifier, nodeid: u64) -> bool {
+    told("inval_inode", notifier.inval_inode(nodeid, 0, 0))
 }
 
 fn told(what: &'static str, result: Result<(), Errno>) -> bool {
@@ -145,9 +180,10 @@ pub(super) async fn forget_as_told(
 impl Volume {
     /// Forgets what is no longer true, here and in the kernel; `false` where some of it may remain.
     pub(super) async fn forget(self: &Arc<Self>, changes: &[Change]) -> bool {
-        // First, so that answers on their way are not believed: they look here last.
-        self.fence.enter(changes);
+        // The memory first, so that what it answers after the fence was entered is true; the fence
+        // before the kernel, so that answers on their way are not believed: they look there last.
         self.memory.forget(changes);
+        self.fence.enter(changes);
         let mut plan = self.plan(changes);
         let mut whole = !plan.partial;
         whole &= if plan.attrs.len() <= 64 {
@@ -156,6 +192,7 @@ impl Volume {
             let (volume, attrs) = (self.clone(), std::mem::take(&mut plan.attrs));
             spawn_blocking(move || volume.kernel.drop_attrs(&attrs)).await.unwrap_or(false)
         };
+        whole &= self.kernel.drop_listings(std::mem::take(&mut plan.listings)).await;
         // A rename changes two names at least. Many at once are something else.
         let is_rename = (2..=RENAMED_MAX).contains(&plan.names.len());
         let moved = if is_rename { plan.names.clone() } else { Vec::new() };
@@ -249,7 +286,8 @@ impl Volume {
             match change {
                 Change::Attr { handle } => {
                     for nodeid in inodes.find(handle) {
-                        if inodes.forget_content(nodeid) {
+                        // Of a directory the pages are its names, which these are not.
+                        if !inodes.is_dir(nodeid) && inodes.forget_content(nodeid) {
                             plan.pages.push(nodeid);
                         } else {
                             plan.attrs.push(nodeid);
@@ -259,8 +297,12 @@ impl Volume {
                 Change::Name { dir, name } => {
                     let dirs = inodes.find(dir).into_iter();
                     plan.names.extend(dirs.map(|dir| (dir, name.clone())));
+                    plan.listings.extend(self.listings_of(&mut inodes, dir));
                 }
-                Change::Names { dir } => plan.epoch |= !inodes.find(dir).is_empty(),
+                Change::Names { dir } => {
+                    plan.epoch |= !inodes.find(dir).is_empty();
+                    plan.listings.extend(self.listings_of(&mut inodes, dir));
+                }
                 Change::All => plan.all = true,
             }
         }
@@ -268,7 +310,11 @@ impl Volume {
             plan = Plan { all: true, epoch: true, ..Plan::default() };
             plan.partial = inodes.len() > INODES_MAX;
             for nodeid in inodes.nodeids() {
-                if inodes.forget_content(nodeid) {
+                let is_dir = inodes.is_dir(nodeid);
+                if is_dir && self.has_listing(&mut inodes, nodeid) {
+                    plan.listings.push(nodeid);
+                }
+                if !is_dir && inodes.forget_content(nodeid) {
                     plan.pages.push(nodeid);
                 } else if !plan.partial {
                     plan.attrs.push(nodeid);
@@ -276,5 +322,16 @@ impl Volume {
             }
         }
         plan
+    }
+
+    /// Names of a directory changed: answers where the kernel may have its listing, and is to drop it.
+    pub(super) fn listings_of(&self, inodes: &mut Table, dir: &Handle) -> Vec<u64> {
+        let mut dirs = inodes.find(dir);
+        dirs.retain(|&dir| self.has_listing(inodes, dir));
+        dirs
+    }
+
+    fn has_listing(&self, inodes: &mut Table, dir: u64) -> bool {
+        self.kept.changed(dir).unwrap_or_else(|| inodes.forget_listing(dir))
     }
 }

@@ -1,15 +1,15 @@
-//! Open directories in the kernel's terms: entries packed with the references counted for them.
+//! Open directories in the kernel's terms.
 
 use std::sync::Arc;
 
-use portcullis_core::FileKind;
-use portcullis_fuse::directory::{DirectoryBuffer, DirectoryEntry};
+use portcullis_fuse::abi::{FOPEN_CACHE_DIR, FOPEN_KEEP_CACHE};
 use portcullis_fuse::{Caller, Delivery, Errno, Reply, reply};
+use tokio::time::Instant;
 
 use super::attr::errno_of_handle;
-use super::directories::{Directory, Item, Sink};
-use super::fence::Stamp;
-use super::inodes::Inode;
+use super::directories::{Directory, Origin, Sink};
+use super::kept::{Now, Validity};
+use super::packing::Packed;
 use super::under_way::Work;
 use super::volume::Volume;
 
@@ -19,12 +19,27 @@ impl Volume {
             Ok(inode) => inode,
             Err(errno) => return reply.error(errno),
         };
+        // The kernel keeps a listing only while it would be told of changes.
+        let now = self.client.recalling_epoch().map(|session| Now {
+            now: Instant::now(),
+            ttl: self.ttl(),
+            names_epoch: self.kernel.names_epoch(),
+            session,
+        });
+        let opening = self.kept.opened(nodeid, now.as_ref());
+        self.counters.opendirs.add(1);
+        self.counters.kept.add(u64::from(opening.keep));
+        let keep = if opening.keep { FOPEN_KEEP_CACHE } else { 0 };
+        let flags = if now.is_some() { FOPEN_CACHE_DIR | keep } else { 0 };
+        self.inodes.lock().listed(nodeid);
         // No request: a directory that is gone says so when it is listed.
-        let Some(number) = self.directories.insert(Directory::new(inode, nodeid)) else {
+        let pass = opening.pass;
+        let Some(number) = self.directories.insert(Directory::new(inode, nodeid, opening)) else {
+            self.kept.closed(nodeid, &pass);
             return reply.error(Errno::NFILE);
         };
-        if reply.opened(number, 0) == Delivery::Lost {
-            self.directories.remove(number);
+        if reply.opened(number, flags) == Delivery::Lost {
+            self.close_dir(number);
         }
     }
 
@@ -38,31 +53,48 @@ impl Volume {
         let Some(dir) = self.directories.get(dir) else {
             return reply.error(Errno::BADF);
         };
+        self.counters.readdirs.add(1);
         let under_way = self.under_way.begin(dir.nodeid, Work::Names);
         // The kernel asks for more: it has entered what it was given before.
         drop(dir.listed.lock().take());
+        let names_epoch = self.kernel.names_epoch();
+        self.kept.asked(dir.nodeid, &mut dir.pass.lock(), offset == 0);
+        let mut packed = Packed::new(&reply, self, dir.inode.clone());
         let (volume, open) = (self.clone(), dir.clone());
-        let mut packed = Packed {
-            buffer: reply.buffer(),
-            volume: volume.clone(),
-            dir: dir.inode.clone(),
-            stamp: self.fence.stamp(),
-            taken: false,
-        };
         let ask = async move {
-            dir.read(&volume.client, &volume.fence, offset, &mut packed).await?;
-            Ok(packed)
-        };
-        super::task::answer(&self.runtime, caller, reply, ask, move |reply, mut packed| {
-            let _under_way = under_way;
-            let volume = packed.volume.clone();
-            let (holds, _answering) = volume.fence.answering(packed.stamp);
-            if !holds {
-                packed.buffer.distrust();
+            let Volume { client, memory, fence, counters, .. } = &*volume;
+            dir.read(Origin { client, memory, fence, counters }, offset, &mut packed).await?;
+            if packed.is_empty() {
+                volume.end_pass(&dir).await;
             }
+            Ok((volume, packed))
+        };
+        super::task::answer(&self.runtime, caller, reply, ask, move |reply, (volume, packed)| {
+            let _under_way = under_way;
+            if packed.is_empty() {
+                _ = packed.answer(reply);
+                return;
+            }
+            volume.kept.told(open.nodeid, &open.pass.lock());
             *open.listed.lock() = Some(volume.under_way.listed(open.nodeid));
-            packed.taken = reply.directory(&packed.buffer) == Delivery::Taken;
+            let (now, valid) = (Instant::now(), packed.answer(reply));
+            let mut pass = open.pass.lock();
+            if valid.is_zero() {
+                pass.valid = None;
+            } else if offset == 0 {
+                let session = volume.client.recalling_epoch();
+                let until = now + valid;
+                pass.valid = session.map(|session| Validity { until, names_epoch, session });
+            }
         });
+    }
+
+    /// The kernel is about to be told the end of a directory.
+    async fn end_pass(&self, dir: &Directory) {
+        let pass = *dir.pass.lock();
+        if !self.kept.ended(dir.nodeid, &pass) {
+            self.kernel.drop_listings(vec![dir.nodeid]).await;
+        }
     }
 
     pub(super) fn fsyncdir(self: &Arc<Self>, caller: Caller, dir: u64, reply: Reply<reply::Done>) {
@@ -79,57 +111,13 @@ impl Volume {
 
     pub(super) fn releasedir(self: &Arc<Self>, dir: u64, reply: Reply<reply::Done>) {
         let _entered = self.runtime.enter();
-        self.directories.remove(dir);
+        self.close_dir(dir);
         reply.done();
     }
-}
 
-/// Entries packed for the kernel; the references counted for them are taken back unless the kernel
-/// takes the buffer.
-struct Packed {
-    buffer: DirectoryBuffer,
-    volume: Arc<Volume>,
-    dir: Inode,
-    /// Before the first of them was looked at.
-    stamp: Stamp,
-    taken: bool,
-}
-
-impl Sink for Packed {
-    fn push(&mut self, offset: u64, item: Item<'_>) -> bool {
-        let (name, ino): (&[u8], _) = match &item {
-            Item::Dot => (b".", self.dir.ino),
-            Item::DotDot => (b"..", self.dir.parent_ino),
-            Item::Entry(entry, _) => (entry.name, entry.attr.map_or(0, |attr| attr.ino)),
-        };
-        let dtype = match &item {
-            Item::Dot | Item::DotDot => FileKind::Directory.dtype(),
-            Item::Entry(entry, _) => entry.kind.dtype(),
-        };
-        let dirent = DirectoryEntry { name, ino, dtype, offset };
-        let (volume, dir) = (&self.volume, &self.dir);
-        self.buffer.push(&dirent, || {
-            let Item::Entry(entry, stamp) = item else { return None };
-            // Without attributes that hold the name goes alone: nodeid 0, and the kernel looks it
-            // up itself.
-            let attr = entry.attr?;
-            let holds = volume.fence.attr_holds(stamp, &entry.handle)
-                && volume.fence.name_holds(stamp, &dir.handle, entry.name);
-            let found = (entry.to_entry(), attr);
-            if holds { volume.entry_out(dir, entry.name, found, stamp).ok() } else { None }
-        })
-    }
-
-    fn is_empty(&self) -> bool {
-        self.buffer.is_empty()
-    }
-}
-
-impl Drop for Packed {
-    fn drop(&mut self) {
-        if !self.taken {
-            let mut inodes = self.volume.inodes.lock();
-            self.buffer.nodeids().for_each(|nodeid| inodes.forget(nodeid, 1));
+    fn close_dir(&self, dir: u64) {
+        if let Some(dir) = self.directories.remove(dir) {
+            self.kept.closed(dir.nodeid, &dir.pass.lock());
         }
     }
 }

@@ -1,5 +1,7 @@
-//! What the mount itself remembers of names and attributes, so that the kernel is answered without
-//! the gateway when it asks again: after what it was told has run out, or after a new epoch.
+//! What the mount itself remembers of names, attributes and listings, so that the kernel is answered
+//! without the gateway when it asks again: after what it was told has run out, or after a new epoch.
+//! A listing enters chunk by chunk as it passes ([`Learning`]); once its end was said it answers
+//! the next listing, lookups of its names, and that there are no others.
 //!
 //! It holds for as long as the session's lease does, and only where the brick tells of changes.
 //! What is recalled is forgotten here, too, and what a mutation of our own brought is learnt: in a
@@ -10,10 +12,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use portcullis_core::cache::{
-    Answer, CacheConfig, DentryCache, Filled, Learnt, MutationStamp, Ticket,
+    Answer, CacheConfig, CacheCounters, DentryCache, Filled, Learnt, ListingTicket, MutationStamp,
+    Ticket,
 };
 use portcullis_core::watch::Change;
-use portcullis_core::{Attr, Entry, Handle};
+use portcullis_core::{Attr, Chunk, Entry, Handle};
 use tokio::time::Instant;
 
 use crate::Client;
@@ -68,6 +71,23 @@ impl Drop for Filling {
     }
 }
 
+/// The right to take in a listing that is asked for from its start. Dropping it leaves what came of
+/// it, and says nothing of names that did not come.
+pub(super) struct Learning {
+    cache: Arc<DentryCache<()>>,
+    ticket: Option<ListingTicket>,
+    /// The connection over which it was asked.
+    epoch: u64,
+}
+
+impl Drop for Learning {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            self.cache.abandon_listing(ticket);
+        }
+    }
+}
+
 impl Memory {
     pub(super) fn new(capacity_bytes: u64) -> Self {
         let seed = RandomState::new().hash_one(capacity_bytes);
@@ -86,6 +106,41 @@ impl Memory {
     pub(super) fn getattr(&self, client: &Client, handle: &Handle) -> Known<Attr> {
         let Some(cache) = self.holding(client) else { return Known::Nothing(None) };
         self.known(cache, cache.getattr(self.now_ms(), handle, || ()))
+    }
+
+    /// The whole listing of a directory, in its order.
+    pub(super) fn list(&self, client: &Client, dir: &Handle) -> Option<Vec<Chunk>> {
+        self.holding(client)?.list(self.now_ms(), dir)
+    }
+
+    /// Call it before a listing is asked for from its start; `None` where it is not to be kept.
+    pub(super) fn begin_listing(&self, client: &Client, dir: &Handle) -> Option<Learning> {
+        let cache = self.holding(client)?.clone();
+        let epoch = *self.epoch.lock();
+        let ticket = Some(cache.begin_listing(dir));
+        Some(Learning { cache, ticket, epoch })
+    }
+
+    /// Takes in the next chunk of a listing.
+    pub(super) fn fill_chunk(&self, learning: &mut Learning, chunk: &Chunk) {
+        if let Some(ticket) = &mut learning.ticket {
+            learning.cache.fill_chunk(self.now_ms(), ticket, chunk);
+        }
+    }
+
+    /// The end of a listing was said; `complete` as it was said. One that went on over another
+    /// connection is not whole: what was told over the first is not recalled any more.
+    pub(super) fn finish_listing(&self, client: &Client, mut learning: Learning, complete: bool) {
+        if client.recalling_epoch() == Some(learning.epoch)
+            && let Some(ticket) = learning.ticket.take()
+        {
+            learning.cache.finish_listing(self.now_ms(), ticket, complete);
+        }
+    }
+
+    /// What it holds, and how often it could answer.
+    pub(super) fn counters(&self) -> Option<CacheCounters> {
+        self.cache.as_ref().map(|cache| cache.counters())
     }
 
     /// Forgets what is no longer true.

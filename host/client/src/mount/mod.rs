@@ -5,9 +5,10 @@
 //!   `attributes`, `files`, `listings`, `xattrs`, `locks`, `space`. `volume` is what they share.
 //! - `kernel`: what the kernel may keep, and telling it what is no longer true; `fence`, `under_way`:
 //!   answers that were on their way meanwhile, and requests that the kernel waits for.
-//! - `memory`: what is remembered of names and attributes beside the kernel.
+//! - `memory`: what is remembered of names, attributes and listings beside the kernel.
 //! - `inodes`: which file each nodeid stands for.
-//! - `directories`, `positions`: open directories, and how their offsets map to brick cookies.
+//! - `directories`, `positions`, `packing`: open directories, how their offsets map to brick cookies,
+//!   and their entries as the kernel takes them; `kept`: what it may keep of their listings.
 //! - `task`: how a request leaves the session's thread, and when it is given up.
 //!
 //! What must hold: no request waits longer than the client's deadline, where it has one; the kernel
@@ -19,17 +20,22 @@ mod attr;
 mod attributes;
 #[cfg(test)]
 mod coherence_tests;
+mod counters;
 mod directories;
 mod fence;
 mod files;
 mod inodes;
+mod kept;
 mod kernel;
+#[cfg(test)]
+mod listing_tests;
 mod listings;
 mod locks;
 mod memory;
 mod names;
 mod ops;
 pub mod options;
+mod packing;
 mod positions;
 #[cfg(test)]
 mod site;
@@ -112,10 +118,17 @@ pub async fn run(
     on_ready: impl FnOnce(),
     stop: impl Future<Output = ()>,
 ) -> Result<(), MountError> {
-    let (root, attr) = resolve_root(&client, root_path).await?;
     let source = options.fsname.clone().unwrap_or_else(|| source(&client, root_path));
-    let kernel = kernel_options(source, options);
-    let forgettings = client.forgettings();
+    let volume = volume_of(client, root_path, options).await?;
+    serve(volume, source, mountpoint, options, on_ready, stop).await
+}
+
+async fn volume_of(
+    client: Client,
+    root_path: &[u8],
+    options: &MountOptions,
+) -> Result<Arc<Volume>, MountError> {
+    let (root, attr) = resolve_root(&client, root_path).await?;
     let volume = Arc::new(Volume::new(client, &root.handle, &attr, options));
     // So that there is always a last answer for df; where there is none yet, it is asked again.
     let root = Inode {
@@ -126,6 +139,19 @@ pub async fn run(
         target: None,
     };
     let _ = volume.ask_space(&root).await;
+    Ok(volume)
+}
+
+async fn serve(
+    volume: Arc<Volume>,
+    source: String,
+    mountpoint: &Path,
+    options: &MountOptions,
+    on_ready: impl FnOnce(),
+    stop: impl Future<Output = ()>,
+) -> Result<(), MountError> {
+    let kernel = kernel_options(source, options);
+    let forgettings = volume.client.forgettings();
     let served = MountedVolume(volume.clone());
     let mountpoint = mountpoint.to_owned();
     let config = Config {
@@ -152,6 +178,9 @@ pub async fn run(
         session.unmount()
     })
     .await?;
+    let memory = volume.memory.counters().unwrap_or_default();
+    let answered = memory.lookup_hits + memory.negative_hits + memory.getattr_hits;
+    info!("{}; {answered} names and files from memory", volume.counters);
     Ok(())
 }
 

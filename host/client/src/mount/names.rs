@@ -37,6 +37,7 @@ impl Volume {
         if name.len() > NAME_LEN_MAX {
             return reply.error(Errno::NAMETOOLONG);
         }
+        self.counters.lookups.add(1);
         let stamp = self.fence.stamp();
         let under_way = self.under_way.begin(parent, Work::Names);
         let (name, volume) = (name.to_vec(), self.clone());

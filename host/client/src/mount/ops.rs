@@ -36,6 +36,11 @@ impl Filesystem for MountedVolume {
         self.0.inodes.forget(nodeid, nlookup);
     }
 
+    fn batch_forget(&self, forgets: impl Iterator<Item = (u64, u64)>) {
+        let mut inodes = self.0.inodes.lock();
+        forgets.for_each(|(nodeid, nlookup)| inodes.forget(nodeid, nlookup));
+    }
+
     fn getattr(&self, caller: Caller, nodeid: u64, _: Option<u64>, reply: Reply<reply::Attr>) {
         // The handle leads to the file also where it has no name any more.
         self.0.getattr(caller, nodeid, reply);

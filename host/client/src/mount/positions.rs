@@ -1,4 +1,4 @@
-//! Where a listing resumes, for every offset that one open directory gave to the kernel.
+//! Where a listing resumes, for every offset of one directory that the kernel was given.
 //!
 //! The wire resumes after a vector of brick cookies, the kernel after a 64-bit offset. Entries are
 //! numbered from 1 in the order they are received, the offset after entry `n` is `2 + n` (1 and 2
@@ -50,6 +50,11 @@ impl Positions {
     /// The greatest number given out.
     pub(super) fn last(&self) -> u64 {
         self.next - 1
+    }
+
+    /// How many are kept.
+    pub(super) fn len(&self) -> usize {
+        self.kept
     }
 
     /// Where a listing resumes after entry `number`.

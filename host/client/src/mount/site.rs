@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use portcullis_brick::{Brick, BrickConfig};
 use portcullis_transport::{IdentitySet, Role};
@@ -10,7 +11,8 @@ use tempfile::TempDir;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::{MountError, MountOptions, run};
+use super::volume::Volume;
+use super::{MountError, MountOptions, serve, volume_of};
 use crate::{Address, Client, ClientOptions};
 
 /// A brick that runs until it is stopped.
@@ -31,6 +33,7 @@ pub(super) struct Site {
 pub(super) struct MountedSite {
     dir: TempDir,
     pub(super) client: Client,
+    pub(super) volume: Arc<Volume>,
     stop: oneshot::Sender<()>,
     serving: JoinHandle<Result<(), MountError>>,
 }
@@ -91,16 +94,17 @@ impl Site {
     pub(super) async fn mount_with(&self, options: MountOptions) -> MountedSite {
         let client = self.client().await;
         let dir = tempfile::tempdir().expect("a directory");
-        let (mounted, mountpoint) = (client.clone(), dir.path().to_owned());
+        let volume = volume_of(client.clone(), b"/", &options).await.expect("a directory");
+        let (mounted, mountpoint) = (volume.clone(), dir.path().to_owned());
         let (ready, readied) = oneshot::channel();
         let (stop, stopped) = oneshot::channel::<()>();
         let serving = tokio::spawn(async move {
             let stop = async { _ = stopped.await };
             let ready = || ready.send(()).expect("somebody waits");
-            run(mounted, b"/", &mountpoint, &options, ready, stop).await
+            serve(mounted, "test".to_owned(), &mountpoint, &options, ready, stop).await
         });
         readied.await.expect("it is mounted");
-        MountedSite { dir, client, stop, serving }
+        MountedSite { dir, client, volume, stop, serving }
     }
 }
 

@@ -18,10 +18,12 @@ use tokio::runtime;
 use tokio::sync::Notify;
 
 use super::attr::{errno, errno_of_handle, to_kernel};
+use super::counters::Counters;
 use super::directories::Directories;
 use super::fence::{Fence, Stamp};
 use super::files::File;
 use super::inodes::{Inode, Inodes};
+use super::kept::Kept;
 use super::kernel::Kernel;
 use super::memory::{Known, Memory};
 use super::options::MountOptions;
@@ -41,6 +43,8 @@ pub(super) struct Volume {
     files: Mutex<HashMap<u64, Arc<File>>>,
     next_file: AtomicU64,
     pub(super) directories: Directories,
+    pub(super) kept: Kept,
+    pub(super) counters: Counters,
     pub(super) fence: Fence,
     pub(super) memory: Memory,
     pub(super) kernel: Kernel,
@@ -82,6 +86,8 @@ impl Volume {
             files: Mutex::default(),
             next_file: AtomicU64::new(0),
             directories: Directories::default(),
+            kept: Kept::default(),
+            counters: Counters::default(),
             fence: Fence::new(),
             memory: Memory::new(options.cache_bytes),
             kernel: Kernel::default(),
@@ -197,16 +203,30 @@ impl Volume {
 
     /// Notes changes of our own that the kernel learns of from our answer.
     pub(super) fn noted(&self, changes: &[Change]) {
-        self.fence.enter(changes);
         self.memory.forget(changes);
+        self.fence.enter(changes);
+        self.changed_by_kernel(changes);
     }
 
     /// As [`Volume::noted`], and what came of them: `learnt`, and what the directories are like.
     pub(super) fn learnt<T>(&self, before: Before, changed: &Changed<T>, mut learnt: Vec<Learnt>) {
-        self.fence.enter(&changed.changes);
         let dirs = changed.dirs.iter();
         learnt.extend(dirs.map(|&(handle, attr)| Learnt::Attr { handle, attr }));
         self.memory.learn(before.mutation, &changed.changes, &learnt);
+        // After the memory: what is remembered once this is entered is true.
+        self.fence.enter(&changed.changes);
+        self.changed_by_kernel(&changed.changes);
+    }
+
+    /// Names changed by what the kernel itself asked for. It waits for our answer with the directory
+    /// locked, so nobody is being given its names and dropping them does not wait.
+    fn changed_by_kernel(&self, changes: &[Change]) {
+        for change in changes {
+            if let Change::Name { dir, .. } | Change::Names { dir } = change {
+                let listings = self.listings_of(&mut self.inodes.lock(), dir);
+                listings.into_iter().for_each(|dir| _ = self.kernel.drop_listing(dir));
+            }
+        }
     }
 
     /// Call it before anything is asked.
@@ -224,7 +244,7 @@ impl Volume {
     }
 
     /// How long the kernel may believe what it is told now.
-    fn ttl(&self) -> Duration {
+    pub(super) fn ttl(&self) -> Duration {
         let lease_ms = self.client.lease_left_ms().saturating_sub(LEASE_MARGIN_MS);
         Duration::from_millis(self.attr_ttl_ms.min(lease_ms))
     }

@@ -22,13 +22,10 @@ use crate::service::{BrickService, Session};
 use crate::tree::Tree;
 use crate::watcher;
 
-/// An answer: what came of it, what is no longer true, and what its directories are like since.
-type Done = (Mutated, Vec<Change>, Vec<(Handle, Attr)>);
-
 /// What came of an operation, kept until its client has it.
 #[derive(Clone, Debug)]
 pub(crate) struct Applied {
-    result: Result<Done, Failure>,
+    result: Result<(Mutated, Vec<Change>), Failure>,
     /// The session that was answered; files are open in no other.
     session: u64,
 }
@@ -56,24 +53,25 @@ pub(crate) async fn mutate(
         });
         match admission {
             Admission::Apply => {
-                let applied = apply(tree, session, caller, mutation, body).await;
+                let (applied, dirs) = apply(tree, session, caller, mutation, body).await;
                 let waiters = tree.replays.lock().finish(&op, applied.clone());
                 for waiter in waiters {
                     // Whoever no longer waits needs no word.
                     let _ = waiter.send(());
                 }
-                return reply(applied.result);
+                return reply(applied.result, dirs);
             }
             Admission::Replay(applied) => {
                 service.counters.replays.fetch_add(1, Ordering::Relaxed);
                 let (repeated, asker) = (tree.clone(), session.asker());
-                if let Ok((_, changes, _)) = &applied.result {
+                if let Ok((_, changes)) = &applied.result {
                     // Whoever asked first may have been lost before its answer, and with it those
                     // whom it would have told.
                     tree.watching.change(session.id(), changes).await;
                 }
                 let again = move || repeat(&repeated, &asker, applied, &mutation);
-                return reply(tree.workers.run(again).await);
+                // What its directories were like may be true no more.
+                return reply(tree.workers.run(again).await, Vec::new());
             }
             Admission::Joined => {
                 // Finished or given up: either way it is asked for anew.
@@ -97,8 +95,11 @@ pub(crate) async fn mutate(
     }
 }
 
-fn reply(result: Result<Done, Failure>) -> Result<Reply, Failure> {
-    result.map(|(result, changes, dirs)| Reply::Mutated { result, changes, dirs })
+fn reply(
+    result: Result<(Mutated, Vec<Change>), Failure>,
+    dirs: Vec<(Handle, Attr)>,
+) -> Result<Reply, Failure> {
+    result.map(|(result, changes)| Reply::Mutated { result, changes, dirs })
 }
 
 /// Whether applying it twice does no harm.
@@ -110,14 +111,15 @@ fn is_harmless(session: &Session, mutation: &Mutation) -> bool {
     mutation.is_idempotent() && !appends
 }
 
-/// Applies it, and waits until everybody who watches has forgotten what is no longer true.
+/// Applies it, and waits until everybody who watches has forgotten what is no longer true; also what
+/// the directories are like since.
 async fn apply(
     tree: &Arc<Tree>,
     session: &Arc<Session>,
     caller: Caller,
     mutation: Mutation,
     body: Vec<Bytes>,
-) -> Applied {
+) -> (Applied, Vec<(Handle, Attr)>) {
     let (at, asker) = (tree.clone(), session.asker());
     let is_rename = matches!(mutation, Mutation::Rename { .. });
     let is_mkdir = matches!(mutation, Mutation::Mkdir { .. });
@@ -149,18 +151,18 @@ async fn apply(
     let is_filled = is_mkdir && changes.iter().any(|change| matches!(change, Change::Names { .. }));
     let origin = session.id().filter(|_| result.is_ok() && !is_filled);
     tree.watching.change(origin, &changes).await;
-    Applied { result: result.map(|mutated| (mutated, changes, dirs)), session: session.number }
+    let result = result.map(|mutated| (mutated, changes));
+    (Applied { result, session: session.number }, dirs)
 }
 
-/// What was answered before, in the terms of the session that asks now; what the directories are
-/// like may have changed since. Blocks.
+/// What was answered before, in the terms of the session that asks now. Blocks.
 fn repeat(
     tree: &Tree,
     asker: &Asker,
     applied: Applied,
     mutation: &Mutation,
-) -> Result<Done, Failure> {
-    let (mutated, changes, _) = applied.result?;
+) -> Result<(Mutated, Vec<Change>), Failure> {
+    let (mutated, changes) = applied.result?;
     let again = match (mutated, mutation) {
         (Mutated::Entry(entry), _) => Mutated::Entry(told(tree, asker, entry)),
         (
@@ -181,7 +183,7 @@ fn repeat(
         }
         (mutated, _) => mutated,
     };
-    Ok((again, changes, Vec::new()))
+    Ok((again, changes))
 }
 
 /// An entry as it is told to the one who made it.

@@ -247,6 +247,27 @@ impl Link {
         }
     }
 
+    /// Whether the gateway keeps what this client has open when a connection is lost.
+    pub(crate) fn watches(&self) -> bool {
+        self.options.client.watch
+    }
+
+    /// The session on which files are closed; `None` where they are closed already.
+    pub(crate) async fn session_for_closing(&self) -> Result<Option<Arc<Session>>, ClientError> {
+        if self.watches() { Ok(Some(self.live().await?.0)) } else { Ok(self.current()) }
+    }
+
+    /// Sends a request on the connection of this very session.
+    pub(crate) async fn call_on(
+        &self,
+        session: &Session,
+        request: &Request,
+    ) -> Result<Reply, ClientError> {
+        let call =
+            async { session.connection.call(request).await.map_err(|error| self.explain(error)) };
+        self.within(call).await
+    }
+
     /// Whether connecting is tried again and again.
     pub(crate) fn persists(&self) -> bool {
         self.persists.load(Ordering::Relaxed)

@@ -27,7 +27,7 @@ use tracing::warn;
 use crate::error::ClientError;
 use crate::link::Link;
 use crate::mutate::{Ask, Changed};
-use crate::releases::Releases;
+use crate::releases::{Closed, Releases};
 use crate::session::Session;
 
 /// How long a lock that somebody else seems to hold is tried to be taken again: that may be
@@ -331,7 +331,7 @@ impl OpenFile {
         opening.released.store(true, Ordering::Relaxed);
         let id = *opening.id.lock().await;
         let locks = opening.link.locks.closed(&opening.handle, Arc::as_ptr(opening));
-        release(&opening.link, id, &locks, None).await
+        release(&opening.link, opening.closed(id), &locks, None).await
     }
 }
 
@@ -350,6 +350,10 @@ impl Opening {
 
     pub(crate) fn handle(&self) -> &Handle {
         &self.handle
+    }
+
+    fn closed(&self, id: Id) -> Closed {
+        Closed { id, handle: self.handle, flags: self.flags }
     }
 
     /// What the gateway calls the file on the connection of `session`, where it is opened again
@@ -482,12 +486,13 @@ impl Drop for Opening {
         }
         // Not the runtime of this thread: a thread of a mount's session has none.
         if let Some(runtime) = self.link.runtime.clone() {
-            let (link, id) = (self.link.clone(), *self.id.get_mut());
+            let id = *self.id.get_mut();
+            let (link, closed) = (self.link.clone(), self.closed(id));
             let unlock = *self.flock_owner.get_mut();
             if unlock.is_none() && locks.is_empty() {
-                return Releases::add(&link, &runtime, id);
+                return Releases::add(&link, &runtime, closed);
             }
-            runtime.spawn(async move { release(&link, id, &locks, unlock).await });
+            runtime.spawn(async move { release(&link, closed, &locks, unlock).await });
         }
     }
 }
@@ -499,35 +504,39 @@ fn done(link: &Link, reply: Reply) -> Result<(), ClientError> {
     }
 }
 
-/// Gives back the locks that nobody else gives back, and closes the file.
+/// Gives back the locks that nobody else gives back, and closes the file; on another connection
+/// where one is lost meanwhile.
 async fn release(
     link: &Link,
-    id: Id,
+    closed: Closed,
     locks: &[Lock],
     unlock: Option<LockOwner>,
 ) -> Result<(), ClientError> {
-    // A file of a lost connection is closed already, and its locks are gone.
-    let Some(session) = link.current().filter(|session| session.epoch == id.epoch) else {
-        return Ok(());
-    };
-    let call = |request: Request| {
-        let session = session.clone();
-        async move {
-            let call = async {
-                session.connection.call(&request).await.map_err(|error| link.explain(error))
-            };
-            match link.within(call).await {
-                Err(ClientError::Lost { .. }) => Ok(()),
-                reply => done(link, reply?),
-            }
+    loop {
+        let session = link.within(link.session_for_closing()).await?;
+        let Some(session) = session else { return Ok(()) };
+        match release_on(link, &session, closed, locks, unlock).await {
+            Err(ClientError::Lost { .. }) if link.watches() => {}
+            Err(ClientError::Lost { .. }) => return Ok(()),
+            released => return released,
         }
-    };
+    }
+}
+
+async fn release_on(
+    link: &Link,
+    session: &Session,
+    closed: Closed,
+    locks: &[Lock],
+    unlock: Option<LockOwner>,
+) -> Result<(), ClientError> {
+    let Some(file) = closed.id_on(link, session).await? else { return Ok(()) };
     for lock in locks.iter().filter(|lock| lock.sort == LockSort::Posix) {
         let lock = Lock { kind: LockKind::Unlock, ..*lock };
         // Closing the file is what matters.
-        let _ = call(Request::Setlk { file: id.file, lock, wait: false }).await;
+        let _ = link.call_on(session, &Request::Setlk { file, lock, wait: false }).await;
     }
-    call(Request::Release { file: id.file, unlock }).await
+    done(link, link.call_on(session, &Request::Release { file, unlock }).await?)
 }
 
 async fn read_on(session: &Session, request: Request) -> Result<Vec<Bytes>, CallError> {

@@ -1,35 +1,74 @@
-//! Files that were closed and hold no lock: the gateway is told of several at once, for nobody waits
-//! for it. A program that makes or reads many small files would else have a third of its requests be
-//! these.
+//! Files that were closed: telling the gateway, of several at once where they hold no lock, for nobody
+//! waits for it. A program that makes or reads many small files would else have a third of its
+//! requests be these.
+//!
+//! What must hold: whatever was closed is closed at the gateway in the end. What a watching client
+//! had open on a connection that was lost the gateway keeps open for it, until it is opened again on
+//! a later one, which takes its place. So a file that was closed meanwhile is opened again, and then
+//! closed. A client that stays away for long loses all that it had open anyway.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use portcullis_core::Handle;
 use portcullis_core::limits::RELEASES_MAX;
-use portcullis_wire::Request;
+use portcullis_wire::{Reply, Request};
 use tokio::runtime;
 use tracing::debug;
 
+use crate::error::ClientError;
 use crate::link::Link;
 use crate::open_file::Id;
+use crate::session::Session;
 
 /// How long a file that was closed waits for others. Until then a brick that removes its last name
 /// keeps it as a file that is open.
 const RELEASE_DELAY_MS: u64 = 10;
 
-/// See the module.
+/// A file that was closed here.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Closed {
+    pub(crate) id: Id,
+    pub(crate) handle: Handle,
+    pub(crate) flags: u32,
+}
+
+/// Files that hold no lock and wait to be closed at the gateway.
 #[derive(Debug, Default)]
 pub(crate) struct Releases {
-    waiting: Mutex<Vec<Id>>,
+    waiting: Mutex<Vec<Closed>>,
+}
+
+impl Closed {
+    /// Its id on the connection of `session`; `None` where the gateway has closed it already.
+    pub(crate) async fn id_on(
+        &self,
+        link: &Link,
+        session: &Session,
+    ) -> Result<Option<u64>, ClientError> {
+        if self.id.epoch == session.epoch {
+            return Ok(Some(self.id.file));
+        }
+        if self.id.epoch == 0 || !link.watches() {
+            return Ok(None);
+        }
+        let request = Request::Open { handle: self.handle, flags: self.flags };
+        match link.call_on(session, &request).await {
+            Ok(Reply::Opened { file, .. }) => Ok(Some(file)),
+            Err(error @ ClientError::Lost { .. }) => Err(error),
+            // Gone, or not to be opened any more.
+            _ => Ok(None),
+        }
+    }
 }
 
 impl Releases {
     /// Has the gateway told of a file, soon.
-    pub(crate) fn add(link: &Arc<Link>, runtime: &runtime::Handle, id: Id) {
+    pub(crate) fn add(link: &Arc<Link>, runtime: &runtime::Handle, closed: Closed) {
         let is_first = {
             let mut waiting = link.releases.waiting.lock();
-            waiting.push(id);
+            waiting.push(closed);
             waiting.len() == 1
         };
         if is_first {
@@ -54,17 +93,42 @@ impl Link {
 }
 
 async fn send(link: &Link) {
-    let waiting = std::mem::take(&mut *link.releases.waiting.lock());
-    // The files of a lost connection are closed already.
-    let Some(session) = link.current() else { return };
-    let files: Vec<u64> =
-        waiting.iter().filter(|id| id.epoch == session.epoch).map(|id| id.file).collect();
-    for files in files.chunks(RELEASES_MAX) {
-        let request = Request::ReleaseMany { files: files.to_vec() };
-        let released =
-            async { session.connection.call(&request).await.map_err(|error| link.explain(error)) };
-        if let Err(error) = link.within(released).await {
-            debug!(%error, "files could not be closed; they are once the connection ends");
+    let mut waiting = std::mem::take(&mut *link.releases.waiting.lock());
+    while !waiting.is_empty() {
+        let sent = async {
+            let session = link.within(link.session_for_closing()).await?;
+            match session {
+                Some(session) => send_on(link, &session, &mut waiting).await,
+                None => {
+                    waiting.clear();
+                    Ok(())
+                }
+            }
+        };
+        match sent.await {
+            Ok(()) => {}
+            Err(ClientError::Lost { .. }) if link.watches() => {}
+            Err(error) => {
+                debug!(%error, "files could not be closed; they are when the client is gone");
+                return;
+            }
         }
     }
+}
+
+async fn send_on(
+    link: &Link,
+    session: &Session,
+    waiting: &mut Vec<Closed>,
+) -> Result<(), ClientError> {
+    while !waiting.is_empty() {
+        let first = waiting.len().saturating_sub(RELEASES_MAX);
+        let mut files = Vec::with_capacity(waiting.len() - first);
+        for closed in &waiting[first..] {
+            files.extend(closed.id_on(link, session).await?);
+        }
+        link.call_on(session, &Request::ReleaseMany { files }).await?;
+        waiting.truncate(first);
+    }
+    Ok(())
 }

@@ -152,7 +152,8 @@ pub(crate) fn close_later(session: Arc<Session>) {
     tokio::spawn(async move {
         loop {
             tokio::time::sleep(Duration::from_millis(CLIENT_GONE_MS)).await;
-            if !session.volume.clients.is_back(&session) {
+            // With nothing open there is nothing to come back to.
+            if !session.volume.clients.is_back(&session) || session.open_files().is_empty() {
                 return session.close_files().await;
             }
         }

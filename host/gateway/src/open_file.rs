@@ -151,6 +151,11 @@ impl OpenFile {
         let _ = self.broken.set(failure);
     }
 
+    /// The id of the file, unless somebody is opening it again.
+    pub(crate) fn at_brick_now(&self) -> Option<AtBrick> {
+        self.at_brick.try_lock().ok().map(|at_brick| *at_brick)
+    }
+
     /// The id of the file, once nobody opens it again any more.
     pub(crate) async fn last_at_brick(&self) -> AtBrick {
         *self.at_brick.lock().await

@@ -166,34 +166,31 @@ impl Session {
     }
 }
 
-/// Closes files at the brick in as few requests as there can be.
+/// Closes files at the brick: those with nothing to wait for in as few requests as there can be,
+/// then the others.
 async fn close_all(volume: &Volume, files: impl IntoIterator<Item = Arc<OpenFile>>) {
-    let mut left: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    let mut ready: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    let mut others = Vec::new();
     for open in files {
-        if let Some(AtBrick { epoch, file }) = end_locks(volume, &open, None).await {
-            left.entry(epoch).or_default().push(file);
+        match open.at_brick_now().filter(|_| open.held.lock().is_empty()) {
+            Some(AtBrick { epoch, file }) => {
+                volume.lockers.leave(&open);
+                ready.entry(epoch).or_default().push(file);
+            }
+            None => others.push(open),
         }
     }
-    for (epoch, files) in left {
+    for (epoch, files) in ready {
         release_at_brick(volume, epoch, &files).await;
     }
-}
-
-/// Closes a file at the brick. `unlock`: whose flock ends in any case.
-async fn close(volume: &Volume, open: &Arc<OpenFile>, unlock: Option<LockOwner>) {
-    if let Some(AtBrick { epoch, file }) = end_locks(volume, open, unlock).await {
-        release_at_brick(volume, epoch, &[file]).await;
+    for open in others {
+        close(volume, &open, None).await;
     }
 }
 
-/// Releases the locks of a file that would otherwise outlive it: those of a client that is gone.
-/// Where a lock ends with the closing of the file, it is closed along with it; else what is left to
-/// be closed is answered.
-async fn end_locks(
-    volume: &Volume,
-    open: &Arc<OpenFile>,
-    unlock: Option<LockOwner>,
-) -> Option<AtBrick> {
+/// Closes a file at the brick, and releases the locks that would otherwise outlive it: those of a
+/// client that is gone. `unlock`: whose flock ends in any case.
+async fn close(volume: &Volume, open: &Arc<OpenFile>, unlock: Option<LockOwner>) {
     let mut unlock = unlock;
     // Whoever came back may have taken them again on another connection.
     let mut leftover = open.held.lock().owners();
@@ -215,10 +212,11 @@ async fn end_locks(
         if let Err(failure) = volume.file_call(open, volume.brick.deadline(), release).await {
             debug!(%failure, "a file could not be closed at the brick");
         }
-        return None;
+        return;
     }
     // A request for the same file that is still under way may be opening it again.
-    Some(open.last_at_brick().await)
+    let AtBrick { epoch, file } = open.last_at_brick().await;
+    release_at_brick(volume, epoch, &[file]).await;
 }
 
 /// Closes files at the brick, where their session is still the one there is: with it the brick

@@ -1,7 +1,9 @@
 //! What comes in on one stream: frames, or the bare bytes of a body.
 //!
-//! Data is handed on in pieces, as quinn has received them. What must hold: at most [`PIECES`] pieces are taken from quinn and not
-//! yet handed on, so that its flow control holds back a peer whom nobody listens to.
+//! Data is handed on in pieces, as quinn has received them. What must hold: a piece keeps the memory of
+//! all that came with it, so at most [`PIECES`] are taken from quinn and not yet handed on, and its
+//! flow control holds back a peer whom nobody listens to. What is put together is copied as it comes,
+//! and a body is handed on in pieces of some size.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -16,6 +18,8 @@ use quinn::{ReadError, RecvStream};
 
 /// Pieces taken from quinn at once. Each is what one datagram brought, or less.
 const PIECES: usize = 16;
+/// Shortest piece of a body but for its last: whoever collects the pieces holds so many at most.
+const BODY_PIECE_LEN_BYTES_MIN: usize = 4096;
 
 /// Why nothing more comes in.
 #[derive(Debug)]
@@ -51,6 +55,10 @@ pub(crate) struct Frames {
     held_bytes: usize,
     /// Bytes still to come of the data frame that has begun.
     data_left_bytes: usize,
+    /// The frame that is being put together, and its length.
+    whole: Option<(FrameKind, usize)>,
+    /// What has come of it, or of a piece of a body.
+    buffer: Vec<u8>,
     received_bytes: u64,
 }
 
@@ -65,7 +73,15 @@ pub(crate) fn join(mut pieces: Vec<Bytes>) -> Bytes {
 
 impl Frames {
     pub(crate) fn new(recv: RecvStream) -> Self {
-        Self { recv, pieces: VecDeque::new(), held_bytes: 0, data_left_bytes: 0, received_bytes: 0 }
+        Self {
+            recv,
+            pieces: VecDeque::new(),
+            held_bytes: 0,
+            data_left_bytes: 0,
+            whole: None,
+            buffer: Vec::new(),
+            received_bytes: 0,
+        }
     }
 
     /// Bytes received so far.
@@ -88,10 +104,10 @@ impl Frames {
     /// Data that comes next, at most `len_bytes_max` of it, where some has arrived already.
     pub(crate) fn next_data_held(&mut self, len_bytes_max: usize) -> Option<Bytes> {
         if self.data_left_bytes == 0 {
-            let header = self.peek_header()?;
+            let header = self.peek_header().filter(|_| self.whole.is_none())?;
             // A header that is wrong is found again by `next`.
             let (kind, len_bytes) = frame::parse_header(&header, FRAME_LEN_BYTES_MAX).ok()?;
-            if kind != FrameKind::Data {
+            if kind != FrameKind::Data || len_bytes == 0 {
                 return None;
             }
             self.skip(HEADER_LEN);
@@ -100,15 +116,21 @@ impl Frames {
         self.take_data(len_bytes_max)
     }
 
-    /// The next bytes of a stream without frames, all that have arrived; `None` at its end.
+    /// The next bytes of a stream without frames; `None` at its end.
     pub(crate) async fn bytes(&mut self) -> Result<Option<Bytes>, Broken> {
-        while self.held_bytes == 0 {
-            if !self.receive().await? {
-                return Ok(None);
+        loop {
+            let is_over = self.held_bytes == 0 && !self.receive().await?;
+            let held_bytes = std::mem::take(&mut self.held_bytes);
+            let pieces = self.pieces.drain(..);
+            if self.buffer.is_empty() && held_bytes >= BODY_PIECE_LEN_BYTES_MIN {
+                return Ok(Some(join(pieces.collect())));
+            }
+            pieces.for_each(|piece| self.buffer.extend_from_slice(&piece));
+            if is_over || self.buffer.len() >= BODY_PIECE_LEN_BYTES_MIN {
+                let piece = std::mem::take(&mut self.buffer);
+                return Ok(Some(Bytes::from(piece)).filter(|piece| !piece.is_empty()));
             }
         }
-        self.held_bytes = 0;
-        Ok(Some(join(self.pieces.drain(..).collect())))
     }
 
     /// Takes the end of the stream where it has arrived, as it mostly has: a stream that is dropped
@@ -137,22 +159,25 @@ impl Frames {
 
     fn next_held(&mut self, len_bytes_max: usize) -> Result<Option<Incoming>, CodecError> {
         loop {
+            if let Some((kind, len_bytes)) = self.whole {
+                return Ok(self.put_together(len_bytes).map(|payload| {
+                    self.whole = None;
+                    Incoming::Frame(Frame { kind, payload })
+                }));
+            }
             if self.data_left_bytes > 0 {
                 return Ok(self.take_data(usize::MAX).map(Incoming::Data));
             }
             let Some(header) = self.peek_header() else { return Ok(None) };
             let (kind, len_bytes) = frame::parse_header(&header, len_bytes_max)?;
-            if kind == FrameKind::Data {
-                self.skip(HEADER_LEN);
-                self.data_left_bytes = len_bytes;
-                continue;
-            }
-            if self.held_bytes < HEADER_LEN + len_bytes {
-                return Ok(None);
+            if kind == FrameKind::Data && len_bytes == 0 {
+                return Err(CodecError::Payload { kind, reason: "it is empty".into() });
             }
             self.skip(HEADER_LEN);
-            let payload = self.take_whole(len_bytes);
-            return Ok(Some(Incoming::Frame(Frame { kind, payload })));
+            match kind {
+                FrameKind::Data => self.data_left_bytes = len_bytes,
+                _ => self.whole = Some((kind, len_bytes)),
+            }
         }
     }
 
@@ -181,14 +206,16 @@ impl Frames {
         Some(data)
     }
 
-    /// `len_bytes` bytes that are there, in memory of their own: they may be kept for long, and a
-    /// piece is part of a larger buffer.
-    fn take_whole(&mut self, len_bytes: usize) -> Bytes {
-        let mut whole = Vec::with_capacity(len_bytes);
-        while let Some(piece) = self.take_piece(len_bytes - whole.len()) {
-            whole.extend_from_slice(&piece);
+    /// `len_bytes` bytes, once they are there, in memory of their own: they may be kept for long.
+    fn put_together(&mut self, len_bytes: usize) -> Option<Bytes> {
+        while let Some(piece) = self.take_piece(len_bytes - self.buffer.len()) {
+            if self.buffer.is_empty() {
+                // Not before anything of it has come.
+                self.buffer.reserve_exact(len_bytes);
+            }
+            self.buffer.extend_from_slice(&piece);
         }
-        Bytes::from(whole)
+        (self.buffer.len() == len_bytes).then(|| Bytes::from(std::mem::take(&mut self.buffer)))
     }
 
     /// At most `len_bytes_max` bytes from the front, `None` where that is nothing.

@@ -318,9 +318,16 @@ impl<W> Shard<W> {
                 let place = Place { shard: self.number, dir: number, slot: slot_number, entry };
                 common.nodes.insert(common.hash(chunk.handle_bytes(entry)), place);
             }
-            if let Some(hash) = dir.name(pos).map(|name| common.hash(name)) {
-                dir.index(hash, pos, |name| common.hash(name));
+            let Some(hash) = dir.name(pos).map(|name| common.hash(name)) else { continue };
+            // A name that was removed and made again while it was listed comes twice: only the later
+            // one can be found, or else it would outlive its invalidation.
+            if let Some(double) = dir.name(pos).and_then(|name| dir.find(hash, name)) {
+                dir.unindex(hash, double);
+                if let Some(slot) = dir.slot_mut(double.slot()) {
+                    slot.mark_gone(double);
+                }
             }
+            dir.index(hash, pos, |name| common.hash(name));
         }
         self.counters.entries += names as u64;
         common.charge(told.weight_bytes);

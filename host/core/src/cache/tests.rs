@@ -55,6 +55,21 @@ pub(super) fn listed(cache: &DentryCache<u32>, now_ms: u64, dir: &Handle) -> Opt
 }
 
 #[test]
+fn a_name_that_came_twice_in_a_listing_does_not_outlive_its_invalidation() {
+    let cache = cache(1 << 20);
+    let dir = handle(1);
+    let doubled = [("x".to_owned(), 5), ("y".to_owned(), 6), ("x".to_owned(), 7)];
+    fill_listing(&cache, 0, &dir, &doubled);
+    match cache.lookup(0, &dir, b"x", || 1) {
+        Answer::Hit(found) => assert_eq!(found.handle, handle(7), "the later one"),
+        other => panic!("{other:?}"),
+    }
+    cache.invalidate_name(&dir, b"x");
+    drop(lead(cache.lookup(0, &dir, b"x", || 1)));
+    assert_eq!(listed(&cache, 0, &dir), None);
+}
+
+#[test]
 fn one_asks_and_all_who_wait_are_answered() {
     let cache = cache(1 << 20);
     let dir = handle(1);

@@ -5,8 +5,9 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use portcullis_suite::actor::Actor;
+use portcullis_suite::relay::Relay;
 use portcullis_suite::share::{Layout, Share, is_local};
-use portcullis_suite::{run, view};
+use portcullis_suite::{run, view, wait};
 
 fn open(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).open(path).expect("it opens")
@@ -236,4 +237,41 @@ fn pages_that_were_only_read_are_not_kept_too_long() {
             assert_eq!(bytes, [round; 100], "round {round}, mount {other}");
         }
     }
+}
+
+/// How often the brick has the file at `path` open.
+fn opens_at_brick(share: &Share, path: &Path) -> usize {
+    let brick = share.site().brick.as_ref().expect("a brick");
+    let Ok(open) = fs::read_dir(format!("/proc/{}/fd", brick.id())) else { return 0 };
+    let is_it = |fd: &fs::DirEntry| fs::read_link(fd.path()).is_ok_and(|target| target == path);
+    open.flatten().filter(is_it).count()
+}
+
+/// S-OPEN-3.
+#[test]
+fn a_file_that_was_closed_during_an_outage_is_closed_at_the_brick() {
+    let test = "a_file_that_was_closed_during_an_outage_is_closed_at_the_brick";
+    if is_local() {
+        return;
+    }
+    let Some(mut share) = Share::start(test, &Layout { mounts: &[], ..Layout::default() }) else {
+        return;
+    };
+    let relay = Relay::start(share.site().gateway.ready());
+    let mount = share.add_mount(&relay.address(), "timeout=120");
+    let (path, export) = (share.mount(mount).join("f"), share.export().join("f"));
+    fs::write(&path, "the content").expect("a file");
+    let files: Vec<File> = (0..3).map(|_| open(&path)).collect();
+    files[0].lock().expect("nobody holds it");
+    wait::until("the brick has it open", || (opens_at_brick(&share, &export) >= 3).then_some(()));
+    relay.cut(true);
+    drop(files);
+    wait::until("the gateway has lost the mount", || {
+        share.site().gateway.log().contains("disconnected").then_some(())
+    });
+    relay.cut(false);
+    wait::until("the mount works", || (view::content(&path) == "the content").then_some(()));
+    wait::until("the brick has it closed", || (opens_at_brick(&share, &export) == 0).then_some(()));
+    let below = open(&export);
+    wait::until("its lock is gone", || below.try_lock().ok());
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask bench [NAME]`: ratios measured in one run, never a test.
+//! `cargo xtask bench [NAME [ARGS]]`: ratios measured in one run, never a test.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -10,8 +10,8 @@ use crate::{build, run};
 /// Each file here is one benchmark.
 const BENCHES: &str = "tests/bench/src/bin";
 
-/// Builds and runs one benchmark, or all of them one after the other.
-pub(crate) fn bench(root: &Path, name: Option<&str>) -> Result<ExitCode> {
+/// Builds and runs one benchmark with `args`, or all of them one after the other.
+pub(crate) fn bench(root: &Path, name: Option<&str>, args: &[String]) -> Result<ExitCode> {
     let mut names = names(root)?;
     if let Some(name) = name {
         if !names.iter().any(|known| known == name) {
@@ -23,7 +23,7 @@ pub(crate) fn bench(root: &Path, name: Option<&str>) -> Result<ExitCode> {
     run::run(&mut run::cargo(root, &["build", "--release", "--package", "portcullis-bench"]))?;
     for name in names {
         let run = ["run", "--quiet", "--release", "--package", "portcullis-bench", "--bin", &name];
-        run::run(&mut run::cargo(root, &run))?;
+        run::run(run::cargo(root, &run).arg("--").args(args))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -54,6 +54,9 @@ enum Command {
     Bench {
         /// One of them (a file of tests/bench/src/bin); all where none is named.
         name: Option<String>,
+        /// Passed on to it.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, requires = "name")]
+        args: Vec<String>,
     },
     /// The whole-process tests on the largest trees of this machine, over and over.
     Soak {
@@ -71,7 +74,7 @@ fn main() -> Result<ExitCode> {
         Command::Demo { args } => demo::demo(&root, &args),
         Command::Test { filter } => test::test(&root, filter.as_deref()),
         Command::Lint => lint::lint(&root),
-        Command::Bench { name } => bench::bench(&root, name.as_deref()),
+        Command::Bench { name, args } => bench::bench(&root, name.as_deref(), &args),
         Command::Soak { rounds } => soak::soak(&root, rounds),
     }
 }

@@ -7,6 +7,7 @@
 
 pub mod chain;
 pub mod echo;
+pub mod listing;
 
 use std::time::{Duration, Instant};
 

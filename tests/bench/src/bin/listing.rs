@@ -11,7 +11,8 @@ fn main() {
     let options = Options::parse();
     let (is_short, json) = (options.short, options.json_path());
     let mut report = Report::default();
-    rows::all(options, &mut report);
+    // Dropped after the table is printed.
+    let _trees = rows::all(options, &mut report);
     let machine = machine::describe();
     if is_short {
         println!("short: small trees and few rounds, so bars are not judged by this\n");

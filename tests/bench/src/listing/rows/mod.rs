@@ -35,8 +35,8 @@ pub struct Bench {
 /// Measures one or more groups.
 type Measure = fn(&Bench, &mut Report);
 
-/// Measures everything that is wanted.
-pub fn all(options: Options, report: &mut Report) {
+/// Measures everything that is wanted. The trees go with what is answered, which takes a while.
+pub fn all(options: Options, report: &mut Report) -> Bench {
     let sizes = options.sizes();
     let trees = tempfile::tempdir().expect("a temporary directory");
     let bench = Bench { options, sizes, trees };
@@ -54,6 +54,7 @@ pub fn all(options: Options, report: &mut Report) {
         }
     }
     report.note_load("at the end");
+    bench
 }
 
 impl Bench {

@@ -3,7 +3,6 @@
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use portcullis_wire::stats::EvictionStats;
 use serde_json::{Value, json};
@@ -153,6 +152,8 @@ fn requests(outcome: &Outcome, pass: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn outcome(name: &str, cold_ms: u64, again_ms: u64) -> Outcome {

@@ -23,6 +23,8 @@
 //! `i64 seconds | u32 nanoseconds`. An entry lies in one piece, so that finding it in a large
 //! cache costs one miss of the processor's caches, not one for each column.
 
+mod edit;
+
 use bytes::Bytes;
 use thiserror::Error;
 
@@ -32,6 +34,8 @@ use crate::handle::Handle;
 use crate::limits::{
     BRICKS_MAX, CHUNK_ENTRIES_MAX, CHUNK_LEN_BYTES_MAX, HANDLE_LEN_MAX, LINK_TARGET_LEN_MAX,
 };
+
+pub use edit::AttrSpace;
 
 const HEADER_LEN: usize = 8;
 const OFFSET_LEN: usize = 2;

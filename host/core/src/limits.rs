@@ -19,6 +19,17 @@ pub const CHUNK_ENTRIES_MAX: usize = 128;
 pub const CHUNK_LEN_BYTES_MAX: usize = 60 * 1024;
 /// Bricks of one volume (the brick index in a chunk and in a position).
 pub const BRICKS_MAX: usize = 256;
+/// Names of one directory that a tier lists before the brick's own order, since it learnt of them
+/// after it listed the directory; each has one of the highest brick numbers.
+pub const LEARNT_NAMES_MAX: usize = 32;
+/// Entries of a cached run from which its attributes are an object of their own: those of fewer
+/// would give back less than the object takes.
+pub const RUN_SPLIT_ENTRIES_MIN: usize = 16;
+/// Entries of a cached listing whose attributes may be missing and are asked for one by one; with
+/// more, and more than one in [`LISTING_MISSING_SHARE`], the directory is listed again.
+pub const LISTING_MISSING_MAX: usize = 1024;
+/// See [`LISTING_MISSING_MAX`].
+pub const LISTING_MISSING_SHARE: usize = 32;
 
 /// Largest frame on a stream, header excluded.
 pub const FRAME_LEN_BYTES_MAX: usize = 1024 * 1024;

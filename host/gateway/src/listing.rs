@@ -1,16 +1,23 @@
 //! A listing as one client gets it: chunks from the cache, from a shared scan or from the brick.
 //!
-//! The client's position (one cookie a brick) is the only thing that lasts: wherever the chunks
-//! come from, the listing can go on from elsewhere after any of them. It does so when the client
-//! is slow or a shared scan has passed it by.
+//! The client's position (one cookie a brick, `core::position`) is the only thing that lasts:
+//! wherever the chunks come from, the listing can go on from elsewhere after any of them. It does
+//! so when the client is slow or a shared scan has passed it by.
+//!
+//! The cache may know the names and not all the attributes. Those that are missing are asked for one
+//! by one, side by side, before their chunk is sent.
 //!
 //! A client that caches watches the names from before anything is read, and each entry's attributes
 //! as its chunk passes; those that changed after they were read are taken from the cache, or left
 //! out.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 
+use portcullis_core::cache::ListedChunk;
 use portcullis_core::limits::BRICKS_MAX;
+use portcullis_core::position::{Delivered, advance, is_start, of_bricks};
 use portcullis_core::scan::Step;
 use portcullis_core::watch::{Reading, Watched};
 use portcullis_core::{Attr, Chunk, ChunkBuilder, EntryRef, Handle, Status};
@@ -25,13 +32,15 @@ use crate::volume::Volume;
 
 /// Where chunks come from.
 enum Source {
-    Cached(std::vec::IntoIter<Chunk>),
+    Cached(std::vec::IntoIter<ListedChunk>),
     Scan(Reader),
-    Brick(Box<BrickStream>),
+    /// With the names that came before those in the order of the brick.
+    Brick(Box<BrickStream>, Delivered),
 }
 
 enum Next {
-    Chunk(Chunk),
+    /// Entries, and those of them whose attributes are to be asked for, a bit each.
+    Chunk(Chunk, u128),
     End {
         complete: bool,
     },
@@ -57,8 +66,7 @@ impl Volume {
         }
         let mut reading = self.watching.grantor().read();
         let mut position = after;
-        let from_start = position.iter().all(|&cookie| cookie == 0);
-        let mut source = if from_start && self.may_cache() {
+        let mut source = if is_start(&position) && self.may_cache() {
             Some(match self.join_scan(dir) {
                 Joined::Cached(chunks) => Source::Cached(chunks.into_iter()),
                 Joined::Scan(reader) => Source::Scan(reader),
@@ -75,8 +83,13 @@ impl Volume {
                 }
             };
             match from.next(self).await? {
-                Next::Chunk(chunk) => {
-                    advance(&mut position, &chunk);
+                Next::Chunk(chunk, missing) => {
+                    advance(&mut position, &chunk, chunk.count() - 1);
+                    let Some(chunk) = from.leave_out(chunk) else { continue };
+                    let chunk = match missing {
+                        0 => chunk,
+                        _ => self.complete_attrs(watched, chunk, missing).await,
+                    };
                     let chunk = match watched {
                         Some(watched) => self.watch_entries(watched, reading, chunk).await,
                         None => chunk,
@@ -117,6 +130,34 @@ impl Volume {
         with_attrs(chunk, &attrs)
     }
 
+    /// A chunk with the attributes that are `missing` from it, a bit an entry, as far as they can be
+    /// had.
+    async fn complete_attrs(
+        self: &Arc<Self>,
+        watched: Option<&Watched>,
+        chunk: Chunk,
+        missing: u128,
+    ) -> Chunk {
+        let mut attrs: Vec<_> = chunk.entries().map(|entry| entry.attr).collect();
+        let mut reads = Vec::new();
+        for entry in (0..chunk.count()).filter(|entry| missing >> entry & 1 != 0) {
+            let mut read = Box::pin(self.getattr(watched, chunk.entry(entry).handle));
+            // Begun: all are under way before the first is waited for.
+            let begun = poll_fn(|cx| Poll::Ready(read.as_mut().poll(cx))).await;
+            reads.push((entry, begun, read));
+        }
+        for (entry, begun, read) in reads {
+            let read = match begun {
+                Poll::Ready(read) => read,
+                Poll::Pending => read.await,
+            };
+            if let Ok(Reply::Attr(attr)) = read {
+                attrs[entry] = Some(attr);
+            }
+        }
+        with_attrs(chunk, &attrs)
+    }
+
     /// The attributes of a file, if they are known without waiting. Otherwise they are on their way:
     /// the client is about to ask for them.
     async fn known_attr(self: &Arc<Self>, watched: &Watched, handle: Handle) -> Option<Attr> {
@@ -136,14 +177,13 @@ impl Volume {
     /// A source of the entries after a position, for one client alone.
     async fn resume(&self, dir: Handle, position: &[u64]) -> Result<Source, Failure> {
         if self.may_cache()
-            && let Some(chunks) = self.cache.list(self.now_ms(), &dir)
-            && let Some(rest) = rest_of(chunks, position)
+            && let Some(rest) = self.cache.list(self.now_ms(), &dir, position)
         {
             return Ok(Source::Cached(rest.into_iter()));
         }
-        let request = Request::List { dir, after: position.to_vec() };
+        let request = Request::List { dir, after: of_bricks(position).to_vec() };
         match self.brick.list(&request).await {
-            Ok(stream) => Ok(Source::Brick(Box::new(stream))),
+            Ok(stream) => Ok(Source::Brick(Box::new(stream), Delivered::of(position))),
             Err(failure) => {
                 self.note(&request, &failure);
                 Err(failure)
@@ -155,17 +195,18 @@ impl Volume {
 impl Source {
     async fn next(&mut self, volume: &Volume) -> Result<Next, Failure> {
         match self {
-            Source::Cached(chunks) => {
-                Ok(chunks.next().map_or(Next::End { complete: true }, Next::Chunk))
-            }
+            Source::Cached(chunks) => Ok(match chunks.next() {
+                Some(ListedChunk { chunk, missing }) => Next::Chunk(chunk, missing),
+                None => Next::End { complete: true },
+            }),
             Source::Scan(reader) => match reader.next().await {
-                Step::Chunk(chunk) => Ok(Next::Chunk(chunk)),
+                Step::Chunk(chunk) => Ok(Next::Chunk(chunk, 0)),
                 Step::End(Ok(complete)) => Ok(Next::End { complete }),
                 Step::End(Err(failure)) => Err(failure),
                 Step::Wait | Step::Passed => Ok(Next::Elsewhere),
             },
-            Source::Brick(stream) => match stream.next().await {
-                Ok(ReplyFrame::Chunk(chunk)) => Ok(Next::Chunk(chunk)),
+            Source::Brick(stream, _) => match stream.next().await {
+                Ok(ReplyFrame::Chunk(chunk)) => Ok(Next::Chunk(chunk, 0)),
                 Ok(ReplyFrame::End { complete }) => Ok(Next::End { complete }),
                 Ok(ReplyFrame::Failure(failure)) | Err(Fault::Failed(failure)) => Err(failure),
                 Ok(ReplyFrame::Reply(_) | ReplyFrame::Data(_)) => {
@@ -173,6 +214,14 @@ impl Source {
                 }
                 Err(Fault::Lost) => Err(stream.lost()),
             },
+        }
+    }
+
+    /// A chunk without the entries that came before; `None` where it has no others.
+    fn leave_out(&self, chunk: Chunk) -> Option<Chunk> {
+        match self {
+            Source::Brick(_, delivered) => delivered.leave_out(chunk),
+            Source::Cached(_) | Source::Scan(_) => Some(chunk),
         }
     }
 
@@ -201,78 +250,11 @@ fn with_attrs(chunk: Chunk, attrs: &[Option<Attr>]) -> Chunk {
     build(true).or_else(|| build(false)).unwrap_or(chunk)
 }
 
-/// Moves a position behind the last entry of a chunk.
-fn advance(position: &mut Vec<u64>, chunk: &Chunk) {
-    let brick = usize::from(chunk.brick());
-    if position.len() <= brick {
-        position.resize(brick + 1, 0);
-    }
-    position[brick] = chunk.cookie(chunk.count() - 1);
-}
-
-/// What is left of a whole listing after a position; `None` where the position is not in it, or
-/// is in several bricks.
-fn rest_of(mut chunks: Vec<Chunk>, position: &[u64]) -> Option<Vec<Chunk>> {
-    let [cookie] = *position else { return None };
-    if cookie == 0 {
-        return Some(chunks);
-    }
-    // Nearly always a position is the end of a chunk.
-    if let Some(at) = chunks.iter().position(|chunk| chunk.cookie(chunk.count() - 1) == cookie) {
-        return Some(chunks.split_off(at + 1));
-    }
-    let (at, entry) = chunks.iter().enumerate().find_map(|(at, chunk)| {
-        let entry = (0..chunk.count()).find(|&entry| chunk.cookie(entry) == cookie)?;
-        Some((at, entry))
-    })?;
-    let mut rest = chunks.split_off(at);
-    let mut builder = ChunkBuilder::default();
-    for entry in rest[0].entries().skip(entry + 1) {
-        // What fitted a chunk fits one again.
-        if !builder.push(&entry) {
-            return None;
-        }
-    }
-    rest[0] = builder.finish(rest[0].brick())?;
-    Some(rest)
-}
-
 #[cfg(test)]
 mod tests {
     use portcullis_core::FileKind;
 
     use super::*;
-
-    fn chunk(cookies: std::ops::Range<u64>) -> Chunk {
-        let mut builder = ChunkBuilder::default();
-        for cookie in cookies {
-            let name = format!("name-{cookie}");
-            assert!(builder.push(&EntryRef {
-                name: name.as_bytes(),
-                handle: Handle::new(&cookie.to_le_bytes()).expect("8 bytes"),
-                attr: None,
-                kind: FileKind::Regular,
-                target: None,
-                cookie,
-            }));
-        }
-        builder.finish(0).expect("entries")
-    }
-
-    fn cookies(chunks: &[Chunk]) -> Vec<u64> {
-        chunks.iter().flat_map(|chunk| chunk.entries().map(|entry| entry.cookie)).collect()
-    }
-
-    #[test]
-    fn a_listing_goes_on_after_any_entry_of_it() {
-        let chunks = || vec![chunk(1..4), chunk(4..5), chunk(5..9)];
-        for after in 0..9 {
-            let rest = rest_of(chunks(), &[after]).expect("it is in the listing");
-            assert_eq!(cookies(&rest), (after + 1..9).collect::<Vec<_>>(), "after {after}");
-        }
-        assert!(rest_of(chunks(), &[77]).is_none(), "not a position of this listing");
-        assert!(rest_of(chunks(), &[1, 1]).is_none(), "not of one brick");
-    }
 
     #[test]
     fn only_entries_that_changed_get_other_attributes() {
@@ -294,15 +276,8 @@ mod tests {
         attrs[3] = None;
         attrs[1] = attrs[1].map(|attr| Attr { size_bytes: 77, ..attr });
         let left = with_attrs(chunk.clone(), &attrs);
-        let one = std::slice::from_ref;
-        assert_eq!(cookies(one(&left)), cookies(one(&chunk)));
+        let cookies = |chunk: &Chunk| chunk.entries().map(|entry| entry.cookie).collect::<Vec<_>>();
+        assert_eq!(cookies(&left), cookies(&chunk));
         assert_eq!(left.entries().map(|entry| entry.attr).collect::<Vec<_>>(), attrs);
-    }
-
-    #[test]
-    fn a_position_moves_behind_the_last_entry_received() {
-        let mut position = Vec::new();
-        advance(&mut position, &chunk(3..7));
-        assert_eq!(position, [6]);
     }
 }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use portcullis_core::cache::{ListingStamp, ListingTicket};
+use portcullis_core::cache::{ListedChunk, ListingStamp, ListingTicket};
 use portcullis_core::scan::{Scan, Step};
 use portcullis_core::{Chunk, Handle, Status};
 use portcullis_wire::message::{Failure, Verb};
@@ -61,7 +61,7 @@ struct SharedScan {
 /// Where a listing comes from.
 pub(crate) enum Joined {
     /// The cache knows it whole.
-    Cached(Vec<Chunk>),
+    Cached(Vec<ListedChunk>),
     /// A scan brings it.
     Scan(Reader),
 }
@@ -89,7 +89,7 @@ impl Volume {
             return Joined::Scan(Reader::new(scan.clone()));
         }
         // Looked at under the lock: a scan that has just ended filled the cache before it left.
-        if let Some(chunks) = self.cache.list(self.now_ms(), &dir) {
+        if let Some(chunks) = self.cache.list(self.now_ms(), &dir, &[]) {
             return Joined::Cached(chunks);
         }
         let scan = Arc::new(SharedScan {

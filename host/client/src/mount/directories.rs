@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use portcullis_core::Chunk;
+use portcullis_core::cache::ListedChunk;
 use portcullis_core::limits::{MOUNT_DIR_CHUNKS_MAX, MOUNT_OPEN_DIRS_MAX};
 use portcullis_fuse::Errno;
 use tokio::time::Instant;
@@ -64,7 +65,7 @@ struct Stream {
 /// Where chunks come from.
 enum Source {
     /// The mount's memory.
-    Known(std::vec::IntoIter<Chunk>),
+    Known(std::vec::IntoIter<ListedChunk>),
     /// The gateway. What it tells enters the memory.
     Told(Box<Listing>, Option<Learning>),
 }
@@ -314,7 +315,8 @@ impl Source {
     async fn next(&mut self, origin: Origin<'_>) -> Result<Next, Errno> {
         let (listing, learning) = match self {
             Source::Known(chunks) => {
-                return Ok(chunks.next().map_or(Next::End { complete: true }, Next::Chunk));
+                let next = chunks.next().map(|listed| Next::Chunk(listed.chunk));
+                return Ok(next.unwrap_or(Next::End { complete: true }));
             }
             Source::Told(listing, learning) => (listing, learning),
         };

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use portcullis_core::cache::{
-    Answer, CacheConfig, CacheCounters, DentryCache, Filled, Learnt, ListingTicket, MutationStamp,
-    Ticket,
+    Answer, CacheConfig, CacheCounters, DentryCache, Filled, Learnt, ListedChunk, ListingTicket,
+    MutationStamp, Ticket,
 };
 use portcullis_core::watch::Change;
 use portcullis_core::{Attr, Chunk, Entry, Handle};
@@ -108,9 +108,10 @@ impl Memory {
         self.known(cache, cache.getattr(self.now_ms(), handle, || ()))
     }
 
-    /// The whole listing of a directory, in its order.
-    pub(super) fn list(&self, client: &Client, dir: &Handle) -> Option<Vec<Chunk>> {
-        self.holding(client)?.list(self.now_ms(), dir)
+    /// The whole listing of a directory, in its order. Attributes may be missing: the kernel looks up
+    /// what it needs.
+    pub(super) fn list(&self, client: &Client, dir: &Handle) -> Option<Vec<ListedChunk>> {
+        self.holding(client)?.list(self.now_ms(), dir, &[])
     }
 
     /// Call it before a listing is asked for from its start; `None` where it is not to be kept.

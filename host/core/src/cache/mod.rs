@@ -1,5 +1,9 @@
 //! The dentry cache: entries, absent names and whole listings, bounded by bytes.
 //!
+//! Of a listing names and attributes can leave apart ([`weigh`]): attributes first, and what is left
+//! is a listing all the same ([`listing`]). What changes in it is changed where it lies
+//! ([`rewrite`]).
+//!
 //! Sharded by directory; each shard ([`shard`]) has one lock ([`lock`]). A request looks up with it
 //! held shared; where nothing is known, it looks again with it held exclusively, and joins the fill
 //! on its way or leads a new one ([`flights`]). Listings fill the cache from their chunks as these
@@ -29,10 +33,14 @@ mod host;
 mod index;
 mod learn;
 mod ledger;
+mod listing;
+#[cfg(test)]
+mod listing_tests;
 mod lock;
 mod names;
 mod nodes;
 mod reserve;
+mod rewrite;
 mod runs;
 mod shard;
 #[cfg(test)]
@@ -40,6 +48,7 @@ mod sharing_tests;
 mod slot;
 #[cfg(test)]
 mod tests;
+mod weigh;
 
 use crate::attr::Attr;
 use crate::chunk::Chunk;
@@ -98,6 +107,15 @@ pub enum Filled {
     Absent,
     /// Nothing: the brick could not be asked, or answered with another failure.
     Failed,
+}
+
+/// A piece of a listing from memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedChunk {
+    /// The entries.
+    pub chunk: Chunk,
+    /// Entries whose attributes are missing here and have to be asked for, a bit each.
+    pub missing: u128,
 }
 
 /// The right to fill a directory from a listing that was asked from its start.
@@ -231,6 +249,12 @@ impl<W> DentryCache<W> {
     /// the leader's waiter among them.
     pub fn fill(&self, now_ms: u64, ticket: Ticket, filled: &Filled) -> Vec<W> {
         let handle = *ticket.key.handle();
+        let refreshed = match (&ticket.key, filled) {
+            (FillKey::Getattr(_), Filled::Attr(attr)) => {
+                self.refresh(now_ms, ticket.asked, &handle, attr)
+            }
+            _ => false,
+        };
         let waiters = {
             let mut shard = self.shard(&handle).write();
             let late = self.is_late(&ticket, filled);
@@ -244,7 +268,7 @@ impl<W> DentryCache<W> {
                     shard.insert_negative(&self.common, now_ms, dir, name);
                 }
                 (FillKey::Getattr(handle), Filled::Attr(attr)) => {
-                    shard.insert_own(&self.common, now_ms, handle, attr);
+                    shard.take_own(&self.common, now_ms, handle, attr, refreshed);
                 }
                 _ => debug_assert!(false, "{filled:?} does not answer {:?}", ticket.key),
             }
@@ -252,17 +276,6 @@ impl<W> DentryCache<W> {
         };
         self.make_room();
         waiters
-    }
-
-    /// The whole listing of `dir` in its order, or `None` where it is not known.
-    pub fn list(&self, now_ms: u64, dir: &Handle) -> Option<Vec<Chunk>> {
-        let lock = self.shard(dir);
-        let listing = lock.read().listing(&self.common, now_ms, dir);
-        match listing {
-            Some(_) => count(&self.common.hits().list),
-            None => lock.write().counters.list_misses += 1,
-        }
-        listing
     }
 
     /// Notes that a listing of `dir` from its start is about to be asked for.
@@ -340,6 +353,21 @@ impl<W> DentryCache<W> {
 
     fn shard(&self, handle: &Handle) -> &StripedLock<Shard<W>> {
         &self.shards[Common::shard_of(self.common.hash(handle.as_bytes()))]
+    }
+
+    /// Takes in attributes wherever the file is listed, unless they changed since `asked`. Answers
+    /// whether they are known in such a place now.
+    fn refresh(&self, now_ms: u64, asked: Asked, handle: &Handle, attr: &Attr) -> bool {
+        let marks = [self.common.attr_mark(handle)];
+        let mut refreshed = false;
+        for place in self.common.nodes.candidates(self.common.hash(handle.as_bytes())) {
+            let mut shard = self.shards[place.shard as usize].write();
+            // Under the lock of its place: who changes them takes it after raising the fence.
+            if !self.common.fence.is_late(asked, &marks) {
+                refreshed |= shard.refresh_place(&self.common, now_ms, place, handle, attr);
+            }
+        }
+        refreshed
     }
 
     fn find_place(&self, now_ms: u64, handle: &Handle) -> Option<Entry> {

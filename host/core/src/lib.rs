@@ -9,6 +9,7 @@
 //! - [`position`]: how far a listing has come, and what is listed before the brick's own order.
 //! - [`scan`]: a listing on its way from a brick, shared by all who list the same directory.
 //! - [`eviction`]: what an eviction policy sees and answers, and the native policies.
+//! - [`prefetch`]: which directories are listed before anybody asks, and the native policies.
 //! - [`watch`]: watches and leases: how a change reaches everyone who cached what it makes untrue.
 //! - [`replay`]: a request that is asked again is applied once.
 //! - [`status`]: how a request fails, and the table to errno.
@@ -22,6 +23,7 @@ pub mod eviction;
 pub mod handle;
 pub mod limits;
 pub mod position;
+pub mod prefetch;
 pub mod replay;
 pub mod scan;
 pub mod status;

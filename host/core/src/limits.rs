@@ -120,6 +120,24 @@ pub const FENCE_MARKS_MAX: usize = 4096;
 /// Events or touched objects of one shard after which the driver is woken.
 pub const EVENTS_WAKE: usize = 256;
 
+/// Directories that a prefetch policy goes ahead of a walk at first,
+pub const PREFETCH_WINDOW_DIRS_MIN: usize = 8;
+/// and at most.
+pub const PREFETCH_WINDOW_DIRS_MAX: usize = 256;
+/// Walks of one client that are followed at once.
+pub const PREFETCH_WALKS_MAX: usize = 8;
+/// Directories of all walks of one client that are known and still to come; of what comes beyond
+/// nothing is fetched ahead.
+pub const PREFETCH_DIRS_MAX: usize = 16 * 1024;
+/// Directories that one mount lists ahead at once.
+pub const PREFETCH_REQUESTS_MAX: usize = 128;
+/// Directories that a gateway lists ahead at a brick at once, for all clients.
+pub const PREFETCH_SCANS_MAX: usize = 64;
+/// What was fetched ahead and not used yet takes at most one part in this many of a cache.
+pub const PREFETCH_CACHE_SHARE: u64 = 4;
+/// Entries of directories that were listed ahead for one client and not used yet.
+pub const PREFETCH_ENTRIES_MAX: u64 = 256 * 1024;
+
 /// Largest policy component that is loaded.
 pub const POLICY_COMPONENT_LEN_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Memory a policy may take, if half of the cache it serves is not more.
@@ -179,6 +197,7 @@ const _: () = assert!(RESERVE_MAX <= POLICY_VICTIMS_MAX);
 const _: () = assert!(POLICY_VICTIMS_MAX * size_of::<u64>() < POLICY_ANSWER_LEN_BYTES_MAX);
 const _: () = assert!(POLICY_STACK_BYTES_MAX * 4 <= POLICY_THREAD_STACK_BYTES);
 const _: () = assert!(CACHE_SHARDS.is_power_of_two());
+const _: () = assert!(PREFETCH_REQUESTS_MAX * 2 <= REQUESTS_IN_FLIGHT_MAX as usize);
 const _: () = assert!(LEASE_MS + LEASE_MS / 4 <= LEASE_HELD_MS);
 const _: () = assert!(LEASE_RENEW_MS * 3 < LEASE_MS);
 // A gateway gives up a client early enough to keep its own session, also with clocks that drift.

@@ -135,6 +135,8 @@ pub const PREFETCH_REQUESTS_MAX: usize = 128;
 pub const PREFETCH_SCANS_MAX: usize = 64;
 /// What was fetched ahead and not used yet takes at most one part in this many of a cache.
 pub const PREFETCH_CACHE_SHARE: u64 = 4;
+/// As [`PREFETCH_CACHE_SHARE`], of the cache of a gateway and for one of its clients.
+pub const PREFETCH_CLIENT_SHARE: u64 = 16;
 /// Entries of directories that were listed ahead for one client and not used yet.
 pub const PREFETCH_ENTRIES_MAX: u64 = 256 * 1024;
 

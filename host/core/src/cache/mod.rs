@@ -22,6 +22,8 @@
 //! way. Lock order: a shard, then the index by handle; never two shards.
 
 mod access;
+#[cfg(test)]
+mod ahead_tests;
 mod common;
 mod counters;
 mod dir;
@@ -53,6 +55,7 @@ mod weigh;
 use crate::attr::Attr;
 use crate::chunk::Chunk;
 use crate::entry::Entry;
+use crate::eviction::Class;
 use crate::handle::Handle;
 use crate::limits::{CACHE_BYTES_MIN, CACHE_SHARDS};
 
@@ -123,6 +126,7 @@ pub struct ListedChunk {
 pub struct ListingTicket {
     dir: Handle,
     asked: Asked,
+    class: Class,
     listing: u64,
     runs: usize,
     kept_bytes: u64,
@@ -278,11 +282,31 @@ impl<W> DentryCache<W> {
         waiters
     }
 
+    /// Whether the whole listing of `dir` is known, without using it.
+    pub fn has_listing(&self, now_ms: u64, dir: &Handle) -> bool {
+        self.shard(dir).read().has_listing(&self.common, now_ms, dir)
+    }
+
     /// Notes that a listing of `dir` from its start is about to be asked for.
     pub fn begin_listing(&self, dir: &Handle) -> ListingTicket {
+        self.begin_listing_of(dir, Class::Listed)
+    }
+
+    /// As [`DentryCache::begin_listing`], for one that nobody has asked for: eviction is told so.
+    pub fn begin_listing_ahead(&self, dir: &Handle) -> ListingTicket {
+        self.begin_listing_of(dir, Class::Prefetched)
+    }
+
+    fn begin_listing_of(&self, dir: &Handle, class: Class) -> ListingTicket {
         let asked = self.common.fence.ask();
         let listing = self.shard(dir).write().number_listing();
-        ListingTicket { dir: *dir, asked, listing, runs: 0, kept_bytes: 0, keeping: true }
+        ListingTicket { dir: *dir, asked, class, listing, runs: 0, kept_bytes: 0, keeping: true }
+    }
+
+    /// Whether a listing that was asked for then has all names of `dir` that it has now, and no
+    /// others. Attributes may have changed since.
+    pub fn names_hold(&self, stamp: ListingStamp, dir: &Handle) -> bool {
+        !self.common.fence.is_late(stamp.asked, &[self.common.listing_mark(dir)])
     }
 
     /// Whether whoever lists now may share the listing that was asked for then: not when anything
@@ -318,7 +342,7 @@ impl<W> DentryCache<W> {
                 &ticket.dir,
                 ticket.listing,
                 ticket.runs == 0,
-                chunk.detached(),
+                (chunk.detached(), ticket.class),
                 stale,
             );
             ticket.runs += 1;

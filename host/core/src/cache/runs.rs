@@ -5,10 +5,19 @@ use super::common::Common;
 use super::shard::Shard;
 use super::slot::{Content, NO_OBJECT, Slot};
 use crate::chunk::Chunk;
-use crate::eviction::Removal;
+use crate::eviction::{Class, Removal};
 use crate::handle::Handle;
 
 impl<W> Shard<W> {
+    /// Whether [`Shard::listing`] would answer, but for single runs that are too old.
+    pub(super) fn has_listing(&self, common: &Common, now_ms: u64, dir: &Handle) -> bool {
+        let dir = self.dir_number(common, dir).and_then(|number| self.dir(number));
+        dir.is_some_and(|dir| {
+            let is_fresh = common.is_fresh(now_ms, dir.completed_at_ms);
+            dir.is_listed() && is_fresh
+        })
+    }
+
     /// Caches a run of a listing as it passes. `first` clears what an earlier listing left.
     /// Returns whether the listing is still being kept.
     #[expect(clippy::too_many_arguments, reason = "parts of its one caller, which is generic")]
@@ -19,7 +28,7 @@ impl<W> Shard<W> {
         dir: &Handle,
         listing: u64,
         first: bool,
-        chunk: Chunk,
+        (chunk, class): (Chunk, Class),
         stale: u128,
     ) -> bool {
         let Some(number) = self.dir_or_new(common, dir) else { return false };
@@ -48,7 +57,7 @@ impl<W> Shard<W> {
                     common,
                     now_ms,
                     number,
-                    Content::Run { chunk, rank, attrs: NO_OBJECT },
+                    Content::Run { chunk, rank, class, attrs: NO_OBJECT },
                 )
             });
         let Some(slot) = inserted else {

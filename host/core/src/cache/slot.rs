@@ -8,15 +8,17 @@ use super::nodes::Pos;
 use crate::attr::Attr;
 use crate::chunk::Chunk;
 use crate::entry::EntryRef;
+use crate::eviction::Class;
 use crate::limits::CHUNK_ENTRIES_MAX;
 
 /// One object: something cached that comes and goes as a whole.
 #[derive(Debug)]
 pub(super) enum Content {
-    /// A run of the listing, the `rank`-th from its start.
+    /// A run of the listing, the `rank`-th from its start; why it came.
     Run {
         chunk: Chunk,
         rank: u16,
+        class: Class,
         /// Index in the shard's ledger of the object that its attributes are, or [`NO_OBJECT`].
         attrs: u32,
     },

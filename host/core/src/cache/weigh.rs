@@ -55,9 +55,9 @@ pub(super) fn told(common: &Common, dir: &Dir, content: &Content, part: Part) ->
         Part::Attrs => weights.attrs?,
     };
     let (key, class) = match content {
-        Content::Run { rank, .. } => {
+        Content::Run { rank, class, .. } => {
             let rank = u64::from(*rank) | u64::from(part == Part::Attrs) << 32;
-            (key(&rank.to_le_bytes()), Class::Listed)
+            (key(&rank.to_le_bytes()), *class)
         }
         Content::Single(chunk) => (key(chunk.name(0)), Class::Asked),
         Content::Negative(name) => (key(name), Class::Asked),

@@ -90,6 +90,11 @@ impl Dirs {
         Some(dir)
     }
 
+    pub(super) fn clear(&mut self) {
+        self.by_id.clear();
+        self.by_handle.clear();
+    }
+
     /// Those that were listed ahead and are not used, in the order of their ids.
     pub(super) fn ready(&self) -> Vec<DirId> {
         let is_ready = |dir: &Dir| matches!(dir.standing, Standing::Ready(_));

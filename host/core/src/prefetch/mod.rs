@@ -20,6 +20,8 @@ mod prefetcher;
 #[cfg(test)]
 mod simulation;
 
+use std::str::FromStr;
+
 pub use crawl::Crawl;
 pub use prefetcher::{Budget, Meeting, Order, PrefetchCounters, Prefetcher};
 
@@ -142,14 +144,6 @@ pub enum PrefetchChoice {
 }
 
 impl PrefetchChoice {
-    /// Names that can be given, for messages.
-    pub const NAMES: &str = "none, crawl";
-
-    /// The policy with this name.
-    pub fn of_name(name: &str) -> Option<Self> {
-        [Self::Nothing, Self::Crawl].into_iter().find(|choice| choice.name() == name)
-    }
-
     /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
@@ -164,5 +158,15 @@ impl PrefetchChoice {
             Self::Nothing => Box::new(Nothing),
             Self::Crawl => Box::<Crawl>::default(),
         }
+    }
+}
+
+impl FromStr for PrefetchChoice {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let mut known = [Self::Nothing, Self::Crawl].into_iter();
+        let found = known.find(|choice| choice.name() == name);
+        found.ok_or_else(|| format!("{name} is no prefetch policy: there are none and crawl"))
     }
 }

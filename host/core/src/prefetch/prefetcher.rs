@@ -49,14 +49,18 @@ pub struct PrefetchCounters {
 }
 
 impl PrefetchCounters {
-    /// Adds those of another client.
-    pub fn add(&mut self, other: &Self) {
-        self.begun += other.begun;
-        self.used += other.used;
-        self.late += other.late;
-        self.wasted += other.wasted;
-        self.cancelled += other.cancelled;
-        self.failed += other.failed;
+    /// Adds what one client's counters went on by, from `before` to `now`. One of them may go back,
+    /// for what turned out to be known.
+    pub fn advance(&mut self, before: &Self, now: &Self) {
+        let on = |sum: &mut u64, before: u64, now: u64| {
+            *sum = sum.wrapping_add(now).wrapping_sub(before);
+        };
+        on(&mut self.begun, before.begun, now.begun);
+        on(&mut self.used, before.used, now.used);
+        on(&mut self.late, before.late, now.late);
+        on(&mut self.wasted, before.wasted, now.wasted);
+        on(&mut self.cancelled, before.cancelled, now.cancelled);
+        on(&mut self.failed, before.failed, now.failed);
     }
 }
 
@@ -218,6 +222,15 @@ impl Prefetcher {
                 self.events.push(Event::Lost { dir: id, loss });
             }
         }
+    }
+
+    /// The client is gone: what is under way is cancelled, and the rest was in vain.
+    pub fn close(&mut self) {
+        self.counters.cancelled += self.under_way as u64;
+        self.counters.wasted += self.dirs.ready().len() as u64;
+        (self.under_way, self.held) = (0, Held::default());
+        self.dirs.clear();
+        self.events.clear();
     }
 
     /// What is no longer true was forgotten.

@@ -438,3 +438,18 @@ fn two_walks_at_once_are_both_gone_ahead_of() {
     let trips = host.walk(&mixed);
     assert!(trips < 45, "{trips} trips for {} directories", mixed.len());
 }
+
+#[test]
+fn of_a_client_that_leaves_all_is_accounted_for() {
+    let tree = Tree::even(&[10, 10]);
+    let mut host = Host::new(&tree, PrefetchChoice::Crawl, BUDGET);
+    host.walk(&tree.in_depth()[..20]);
+    assert!(host.prefetcher.under_way() > 0);
+    host.prefetcher.close();
+    let counters = host.prefetcher.counters();
+    assert_eq!((host.prefetcher.under_way(), host.prefetcher.known()), (0, 0));
+    assert_eq!(
+        counters.used + counters.late + counters.cancelled + counters.wasted,
+        counters.begun
+    );
+}

@@ -25,7 +25,9 @@ pub async fn connect() -> Connection {
 pub async fn connect_apart() -> Connection {
     let end = on_a_thread(|| echo::listen(serve_end)).await;
     let middle = on_a_thread(|| {
-        echo::listen(|connection| async move { serve_middle(echo::dial(end).await, connection).await })
+        echo::listen(
+            |connection| async move { serve_middle(echo::dial(end).await, connection).await },
+        )
     });
     echo::dial(middle.await).await
 }

@@ -25,6 +25,7 @@ use portcullis_transport::ReplySink;
 use portcullis_wire::message::{Failure, Verb};
 use portcullis_wire::{Reply, ReplyFrame, Request};
 
+use crate::ahead::Ahead;
 use crate::brick_call::{BrickStream, Fault};
 use crate::outflow::{Interrupt, send};
 use crate::scans::{Joined, Reader};
@@ -49,12 +50,14 @@ enum Next {
 }
 
 impl Volume {
-    /// Sends the entries of `dir` after a position; answers whether that is all of them.
+    /// Sends the entries of `dir` after a position; answers whether that is all of them. `ahead` is
+    /// told of it.
     pub(crate) async fn list(
         self: &Arc<Self>,
         watched: Option<&Watched>,
         dir: Handle,
         after: Vec<u64>,
+        ahead: Option<&Arc<Ahead>>,
         reply: &mut ReplySink,
     ) -> Result<bool, Interrupt> {
         if after.len() > BRICKS_MAX {
@@ -74,6 +77,9 @@ impl Volume {
         } else {
             None
         };
+        let is_cached = matches!(source, Some(Source::Cached(_)));
+        let ahead = ahead.filter(|_| source.is_some());
+        let entered = ahead.map(|ahead| ahead.enter(dir, is_cached));
         loop {
             let from = match &mut source {
                 Some(from) => from,
@@ -86,6 +92,7 @@ impl Volume {
                 Next::Chunk(chunk, missing) => {
                     advance(&mut position, &chunk, chunk.count() - 1);
                     let Some(chunk) = from.leave_out(chunk) else { continue };
+                    entered.iter().for_each(|entered| entered.told(&chunk));
                     let chunk = match missing {
                         0 => chunk,
                         _ => self.complete_attrs(watched, chunk, missing).await,

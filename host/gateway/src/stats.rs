@@ -76,6 +76,7 @@ impl Observer {
                 invalidated: cache.invalidated,
             },
             eviction: self.eviction(cache.hits_dropped),
+            prefetch: self.volume.ahead.stats(),
             bricks: vec![self.volume.brick.stats()],
             watch: self.volume.watch_stats(),
             requests: requests

@@ -21,6 +21,7 @@ use portcullis_wire::{Reply, Request};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use crate::ahead::AheadShared;
 use crate::brick_link::BrickLink;
 use crate::clients::Clients;
 use crate::clock::Clock;
@@ -43,6 +44,7 @@ pub(crate) struct Volume {
     pub(crate) cache: Arc<Cache>,
     pub(crate) brick: Arc<BrickLink>,
     pub(crate) scans: Scans,
+    pub(crate) ahead: AheadShared,
     pub(crate) watching: Arc<Watching>,
     pub(crate) counters: WatchCounters,
     pub(crate) clients: Clients,
@@ -58,6 +60,7 @@ impl Volume {
     pub(crate) fn new(
         cache: Arc<Cache>,
         brick: Arc<BrickLink>,
+        ahead: AheadShared,
         capacity_bytes: u64,
         clock: Clock,
     ) -> Self {
@@ -65,6 +68,7 @@ impl Volume {
             cache,
             brick,
             scans: Scans::new(),
+            ahead,
             watching: Watching::start(),
             counters: WatchCounters::default(),
             clients: Clients::default(),

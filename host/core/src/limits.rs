@@ -168,6 +168,17 @@ pub const POLICY_LOGS_PER_SECOND_MAX: u32 = 10;
 /// Proposals without one usable victim, in a row, after which a policy has failed.
 pub const POLICY_SHORTFALLS_MAX: u32 = 8;
 
+/// Largest trace that is replayed, decompressed.
+pub const TRACE_LEN_BYTES_MAX: u64 = 8 << 30;
+/// Requests of one trace.
+pub const TRACE_REQUESTS_MAX: usize = 1_000_000_000;
+/// Intervals of a replay that are counted apart.
+pub const REPLAY_INTERVALS_MAX: usize = 10_000;
+/// Seeds that one policy is replayed with.
+pub const REPLAY_SEEDS_MAX: usize = 1_000;
+/// Capacities of one replay.
+pub const REPLAY_CAPACITIES_MAX: usize = 64;
+
 /// Bytes one read or readdir of a mount may ask for: what the kernel grants without its sysctl raised.
 pub const MOUNT_REQUEST_LEN_BYTES_MAX: usize = 1024 * 1024;
 /// Directories one mount holds open.

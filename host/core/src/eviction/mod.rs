@@ -7,15 +7,30 @@
 //! - the **host** ([`EvictionHost`]: the cache, or a replay of a trace) owns the objects, counts
 //!   their hits and keeps a reserve of victims, so that no request waits for a policy;
 //! - a **policy** ([`EvictionPolicy`]) orders the objects; native ones are in this module, and a
-//!   WebAssembly component is one too, behind an adapter in `host/policy`;
+//!   WebAssembly component is one too, behind an adapter in `host/policy`; [`native`] has their
+//!   names;
 //! - the **driver** (`host/policy`) carries batches between them on a thread of its own.
 //!
 //! What must hold: every insert, removal and sparing reaches the policy exactly once and in the
 //! order in which it happened to that object; hits may be folded together or dropped.
 
+pub mod fifo;
+pub mod gdsf;
+mod line;
+pub mod lru;
+pub mod native;
+mod nodes;
 pub mod s3fifo;
+pub mod sieve;
+#[cfg(test)]
+mod testing;
+pub mod w_tinylfu;
 
 use std::fmt;
+
+/// Second chances that one call of `propose` of a native policy gives, so that it takes bounded
+/// time.
+const CHANCES_MAX: usize = 65_536;
 
 /// An object of the cache: slot (upper 32 bits) and generation of that slot (lower 32 bits).
 /// A slot is used again with another generation, so an id never comes back.

@@ -8,21 +8,24 @@
 //! with its count lowered by one. Counts stop at three. (Implementations differ on the threshold
 //! of two and on clearing; these are the paper's.)
 //!
+//! What the evictions for one newcomer push out of the ghost is dropped only when that newcomer was
+//! looked up in it: for a host that evicts first and inserts then, the answer is the paper's, whose
+//! ghost is asked before anything leaves.
+//!
 //! Two things the paper does not have. A victim is *proposed* before it leaves: meanwhile it is in
 //! no queue. If the host spares it, because it was touched since, it enters main: had it left at
 //! once, that touch would have found its key in the ghost. And one call of `propose` gives a
 //! bounded number of second chances, so that it takes bounded time.
 //!
-//! [`nodes`] holds the residents and links the queues, [`ghost`] remembers who left. What must
+//! [`nodes`](super::nodes) holds the residents and links the queues, [`ghost`] remembers who left. What must
 //! hold: a resident is in exactly one queue, or proposed; every step costs O(1), with no pause for
 //! growth, since policies have a deadline; memory is a fixed multiple of the residents.
 
 mod ghost;
-mod nodes;
 
-use super::{Event, EvictionPolicy, ObjectId, PolicyLimits, Removal};
+use super::nodes::{Node, Nodes, Queue};
+use super::{CHANCES_MAX, Event, EvictionPolicy, ObjectId, PolicyLimits, Removal};
 use ghost::Ghost;
-use nodes::{Node, Nodes, Place, Queue};
 
 /// The small queue owns one part in this many of the bytes.
 const SMALL_SHARE: u64 = 10;
@@ -30,12 +33,34 @@ const SMALL_SHARE: u64 = 10;
 const PROMOTE_HITS: u8 = 2;
 /// Hits are counted up to here.
 const HITS_MAX: u8 = 3;
-/// Second chances (promotions and rounds in main) that one call of `propose` gives.
-const CHANCES_MAX: usize = 65_536;
+
+/// Where a resident is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Place {
+    /// In the small queue.
+    #[default]
+    Small,
+    /// In the main queue.
+    Main,
+    /// Proposed from the small queue.
+    LeftSmall,
+    /// Proposed from the main queue.
+    LeftMain,
+}
+
+/// What is kept for a resident.
+#[derive(Clone, Copy, Debug, Default)]
+struct State {
+    /// What the ghost remembers it by.
+    fingerprint: u32,
+    place: Place,
+    /// Hits, up to three.
+    hits: u8,
+}
 
 /// The policy. One instance serves one cache.
 pub struct S3Fifo {
-    nodes: Nodes,
+    nodes: Nodes<State>,
     small: Queue,
     main: Queue,
     ghost: Ghost,
@@ -72,46 +97,50 @@ impl S3Fifo {
         }
         let fingerprint = ghost::fingerprint(key);
         let known = self.ghost.take(fingerprint);
-        let Some(index) = self.nodes.add(id, Node::new(id, fingerprint, weight_bytes)) else {
-            return;
-        };
-        if known {
-            self.main.push(&mut self.nodes, index, Place::Main);
-        } else {
-            self.small.push(&mut self.nodes, index, Place::Small);
-        }
+        self.ghost.trim();
+        let place = if known { Place::Main } else { Place::Small };
+        let state = State { fingerprint, place, hits: 0 };
+        let Some(index) = self.nodes.add(id, weight_bytes, state) else { return };
+        let queue = if known { &mut self.main } else { &mut self.small };
+        queue.push(&mut self.nodes, index);
     }
 
     fn hit(&mut self, id: ObjectId, count: u32) {
         if let Some(index) = self.nodes.find(id) {
-            let node = self.nodes.at_mut(index);
-            node.hits = (u32::from(node.hits).saturating_add(count)).min(HITS_MAX.into()) as u8;
+            let state = &mut self.nodes.at_mut(index).state;
+            state.hits = (u32::from(state.hits).saturating_add(count)).min(HITS_MAX.into()) as u8;
         }
     }
 
     fn remove(&mut self, id: ObjectId, reason: Removal) {
         let Some(index) = self.nodes.find(id) else { return };
         let node = self.detach(index);
-        if reason == Removal::Evicted && matches!(node.place, Place::Small | Place::LeftSmall) {
+        let State { fingerprint, place, .. } = node.state;
+        if reason == Removal::Evicted && matches!(place, Place::Small | Place::LeftSmall) {
             // Of itself too: it was resident until now.
             let residents = self.nodes.len() + 1;
-            self.ghost.insert(node.fingerprint, node.weight_bytes, residents);
+            self.ghost.insert(fingerprint, node.weight_bytes, residents);
         }
     }
 
     fn spare(&mut self, id: ObjectId) {
         let Some(index) = self.nodes.find(id) else { return };
-        if matches!(self.nodes.at(index).place, Place::LeftSmall | Place::LeftMain) {
-            self.main.push(&mut self.nodes, index, Place::Main);
+        if matches!(self.nodes.at(index).state.place, Place::LeftSmall | Place::LeftMain) {
+            self.enter_main(index);
         }
     }
 
+    fn enter_main(&mut self, index: u32) {
+        self.nodes.at_mut(index).state.place = Place::Main;
+        self.main.push(&mut self.nodes, index);
+    }
+
     /// Takes a resident out of its queue and out of the table.
-    fn detach(&mut self, index: u32) -> Node {
-        match self.nodes.at(index).place {
+    fn detach(&mut self, index: u32) -> Node<State> {
+        match self.nodes.at(index).state.place {
             Place::Small => self.small.unlink(&mut self.nodes, index),
             Place::Main => self.main.unlink(&mut self.nodes, index),
-            Place::Absent | Place::LeftSmall | Place::LeftMain => {}
+            Place::LeftSmall | Place::LeftMain => {}
         }
         self.nodes.remove(index)
     }
@@ -130,15 +159,14 @@ impl S3Fifo {
     fn victim_of_small(&mut self, chances: &mut usize) -> Option<ObjectId> {
         while let Some(index) = self.small.oldest() {
             self.small.unlink(&mut self.nodes, index);
-            let node = self.nodes.at_mut(index);
-            if node.hits < PROMOTE_HITS || *chances == 0 {
-                node.place = Place::LeftSmall;
-                node.hits = 0;
+            let state = &mut self.nodes.at_mut(index).state;
+            let hits = std::mem::take(&mut state.hits);
+            if hits < PROMOTE_HITS || *chances == 0 {
+                state.place = Place::LeftSmall;
                 return Some(self.nodes.id(index));
             }
             *chances -= 1;
-            node.hits = 0;
-            self.main.push(&mut self.nodes, index, Place::Main);
+            self.enter_main(index);
         }
         None
     }
@@ -146,15 +174,15 @@ impl S3Fifo {
     fn victim_of_main(&mut self, chances: &mut usize) -> Option<ObjectId> {
         while let Some(index) = self.main.oldest() {
             self.main.unlink(&mut self.nodes, index);
-            let node = self.nodes.at_mut(index);
-            if node.hits == 0 || *chances == 0 {
-                node.place = Place::LeftMain;
-                node.hits = 0;
+            let state = &mut self.nodes.at_mut(index).state;
+            if state.hits == 0 || *chances == 0 {
+                state.place = Place::LeftMain;
+                state.hits = 0;
                 return Some(self.nodes.id(index));
             }
             *chances -= 1;
-            node.hits -= 1;
-            self.main.push(&mut self.nodes, index, Place::Main);
+            state.hits -= 1;
+            self.enter_main(index);
         }
         None
     }

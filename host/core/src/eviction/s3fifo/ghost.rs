@@ -6,7 +6,8 @@
 //! growth. A key taken out leaves a dead entry in its place, which goes when its turn comes.
 //!
 //! What must hold: a live entry is in the chain of its fingerprint's bucket, a dead one in none;
-//! along a chain numbers fall; `bytes` is the weight of the live entries and within the window.
+//! along a chain numbers fall; `bytes` is the weight of the live entries, after a trim within the
+//! window.
 
 use std::collections::VecDeque;
 use std::mem::size_of;
@@ -64,13 +65,11 @@ impl Ghost {
         }
     }
 
-    /// Remembers a key; `residents` is how many objects there are in the cache.
+    /// Remembers a key; `residents` is how many objects there are in the cache. What then goes
+    /// beyond the window is dropped by [`Ghost::trim`].
     pub(super) fn insert(&mut self, fingerprint: u32, weight_bytes: u32, residents: usize) {
         self.take(fingerprint);
         self.push(fingerprint, weight_bytes);
-        while self.bytes > self.window_bytes {
-            self.pop();
-        }
         let entries_max = ENTRIES_PER_RESIDENT * residents + ENTRIES_SPARE;
         for _ in 0..STEPS_MAX {
             if self.len() > entries_max {
@@ -79,6 +78,13 @@ impl Ghost {
             if self.len() > self.buckets {
                 self.split();
             }
+        }
+    }
+
+    /// Drops the oldest keys until the window is kept.
+    pub(super) fn trim(&mut self) {
+        while self.bytes > self.window_bytes {
+            self.pop();
         }
     }
 
@@ -229,6 +235,7 @@ mod tests {
         let mut ghost = Ghost::new(100);
         for key in 1..=5 {
             ghost.insert(fingerprint(key), 30, 10);
+            ghost.trim();
         }
         let remembered: Vec<bool> = (1..=5).map(|key| ghost.take(fingerprint(key))).collect();
         assert_eq!(remembered, [false, false, true, true, true]);
@@ -241,9 +248,11 @@ mod tests {
         let mut ghost = Ghost::new(100);
         for key in 1..=3 {
             ghost.insert(fingerprint(key), 30, 10);
+            ghost.trim();
         }
         assert!(ghost.take(fingerprint(2)));
         ghost.insert(fingerprint(4), 30, 10);
+        ghost.trim();
         assert!(ghost.take(fingerprint(1)), "1, 3 and 4 weigh 90 bytes");
     }
 
@@ -252,6 +261,7 @@ mod tests {
         let mut ghost = Ghost::new(100);
         for (key, weight_bytes) in [(1, 60), (2, 30), (1, 60), (3, 30)] {
             ghost.insert(fingerprint(key), weight_bytes, 10);
+            ghost.trim();
         }
         assert!(ghost.take(fingerprint(1)));
         assert!(!ghost.take(fingerprint(1)));
@@ -298,6 +308,7 @@ mod tests {
         (ghost.oldest, ghost.newest) = (start, start);
         for key in 0..10_001 {
             ghost.insert(fingerprint(key), 1, 10_000);
+            ghost.trim();
             if key % 3 == 0 {
                 assert!(ghost.take(fingerprint(key)));
             }

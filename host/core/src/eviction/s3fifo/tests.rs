@@ -107,6 +107,17 @@ fn a_listed_object_starts_as_any_other() {
 }
 
 #[test]
+fn what_one_miss_evicts_does_not_push_its_own_key_out_of_the_ghost() {
+    // The ghost remembers 90 bytes.
+    let mut policy = policy(100);
+    policy.on_events(0, &[insert(1, 30), evicted(1)]);
+    policy.on_events(0, &[insert(2, 40), insert(3, 40), evicted(2), evicted(3)]);
+    let again = Event::Insert { id: id(9), key: 1, class: Class::Asked, weight_bytes: 30 };
+    policy.on_events(0, &[again, insert(4, 30)]);
+    assert_eq!([evict(&mut policy), evict(&mut policy)], [4, 9], "9 is in main");
+}
+
+#[test]
 fn an_invalidated_key_is_not_remembered() {
     let mut policy = policy(1_000);
     let gone = Event::Remove { id: id(1), reason: Removal::Invalidated };
@@ -168,6 +179,11 @@ impl Model {
                 let ghosts = self.ghost.len();
                 self.ghost.retain(|&(ghost, _)| ghost != key);
                 let known = self.ghost.len() < ghosts;
+                while self.ghost.iter().map(|&(_, weight)| u64::from(weight)).sum::<u64>()
+                    > self.window_bytes
+                {
+                    self.ghost.remove(0);
+                }
                 let generation = id.generation();
                 let resident =
                     Resident { generation, key, weight_bytes, hits: 0, from_small: !known };
@@ -184,11 +200,6 @@ impl Model {
                 if reason == Removal::Evicted && gone.from_small {
                     self.ghost.retain(|&(key, _)| key != gone.key);
                     self.ghost.push((gone.key, gone.weight_bytes));
-                    while self.ghost.iter().map(|&(_, weight)| u64::from(weight)).sum::<u64>()
-                        > self.window_bytes
-                    {
-                        self.ghost.remove(0);
-                    }
                 }
             }
             Event::Spare { id } if of(id, self) => {

@@ -1,4 +1,5 @@
-//! The residents: a table of nodes found by slot, and queues linked through them.
+//! The residents of a native policy: a table of nodes found by slot, and queues linked through
+//! them. What a policy keeps for each resident is the node's state.
 //!
 //! Nodes live in pages, so the table grows by a page at a time and returns a page when it is
 //! empty; hosts use slots densely, be it from zero up or in several ranges. A node's index is its
@@ -19,71 +20,50 @@ const OFFSET_BITS: u32 = PAGE_SLOTS.trailing_zeros();
 /// No node: the end of a queue.
 const NIL: u32 = u32::MAX;
 
-/// Where a node is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// Nowhere: the slot is not in use.
-    Absent,
-    /// In the small queue.
-    Small,
-    /// In the main queue.
-    Main,
-    /// Proposed from the small queue.
-    LeftSmall,
-    /// Proposed from the main queue.
-    LeftMain,
-}
+/// In place of the older neighbour: the slot is not in use. No index is this high.
+const ABSENT: u32 = NIL - 1;
 
 /// A resident object.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Node {
+pub(super) struct Node<S> {
     generation: u32,
-    /// What the ghost remembers it by.
-    pub(super) fingerprint: u32,
     newer: u32,
     older: u32,
     pub(super) weight_bytes: u32,
-    pub(super) place: Place,
-    /// Hits, up to three.
-    pub(super) hits: u8,
+    pub(super) state: S,
 }
 
-impl Node {
-    pub(super) fn new(id: ObjectId, fingerprint: u32, weight_bytes: u32) -> Self {
-        let generation = id.generation();
-        Self { generation, fingerprint, weight_bytes, ..Self::ABSENT }
+impl<S: Default> Node<S> {
+    fn absent() -> Self {
+        let state = S::default();
+        Self { generation: 0, newer: NIL, older: ABSENT, weight_bytes: 0, state }
     }
-
-    const ABSENT: Self = Self {
-        generation: 0,
-        fingerprint: 0,
-        newer: NIL,
-        older: NIL,
-        weight_bytes: 0,
-        place: Place::Absent,
-        hits: 0,
-    };
 }
 
-struct Page {
+struct Page<S> {
     /// Upper bits of the slots in it.
     number: u32,
     present: u32,
-    nodes: Box<[Node]>,
+    nodes: Box<[Node<S>]>,
 }
 
 /// The table.
-#[derive(Default)]
-pub(super) struct Nodes {
+pub(super) struct Nodes<S> {
     /// From a page's number to its place in `pages`.
     directory: HashMap<u32, u32, FixedState>,
-    pages: Vec<Page>,
+    pages: Vec<Page<S>>,
     /// Places in `pages` whose page was returned.
     vacant: Vec<u32>,
     len: usize,
 }
 
-impl Nodes {
+impl<S> Default for Nodes<S> {
+    fn default() -> Self {
+        Self { directory: HashMap::default(), pages: Vec::new(), vacant: Vec::new(), len: 0 }
+    }
+}
+
+impl<S: Copy + Default> Nodes<S> {
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -97,26 +77,27 @@ impl Nodes {
     pub(super) fn find_slot(&self, slot: u32) -> Option<u32> {
         let place = *self.directory.get(&(slot >> OFFSET_BITS))?;
         let index = (place << OFFSET_BITS) | (slot % PAGE_SLOTS);
-        (self.at(index).place != Place::Absent).then_some(index)
+        (self.at(index).older != ABSENT).then_some(index)
     }
 
-    /// Adds a node where there was none. `None` only beyond 2^32 slots of pages.
-    pub(super) fn add(&mut self, id: ObjectId, node: Node) -> Option<u32> {
+    /// Adds a node where there was none, in no queue. `None` only beyond 2^32 slots of pages.
+    pub(super) fn add(&mut self, id: ObjectId, weight_bytes: u32, state: S) -> Option<u32> {
         let number = id.slot() >> OFFSET_BITS;
         let place = match self.directory.get(&number) {
             Some(&place) => place,
             None => self.add_page(number)?,
         };
         let index = (place << OFFSET_BITS) | (id.slot() % PAGE_SLOTS);
-        *self.at_mut(index) = node;
+        let generation = id.generation();
+        *self.at_mut(index) = Node { generation, newer: NIL, older: NIL, weight_bytes, state };
         self.pages[place as usize].present += 1;
         self.len += 1;
         Some(index)
     }
 
     /// Removes a node that is in no queue.
-    pub(super) fn remove(&mut self, index: u32) -> Node {
-        let node = std::mem::replace(self.at_mut(index), Node::ABSENT);
+    pub(super) fn remove(&mut self, index: u32) -> Node<S> {
+        let node = std::mem::replace(self.at_mut(index), Node::absent());
         let place = index >> OFFSET_BITS;
         let page = &mut self.pages[place as usize];
         page.present -= 1;
@@ -136,24 +117,24 @@ impl Nodes {
         ObjectId::new(slot, self.at(index).generation)
     }
 
-    pub(super) fn at(&self, index: u32) -> &Node {
+    pub(super) fn at(&self, index: u32) -> &Node<S> {
         &self.pages[(index >> OFFSET_BITS) as usize].nodes[(index % PAGE_SLOTS) as usize]
     }
 
-    pub(super) fn at_mut(&mut self, index: u32) -> &mut Node {
+    pub(super) fn at_mut(&mut self, index: u32) -> &mut Node<S> {
         &mut self.pages[(index >> OFFSET_BITS) as usize].nodes[(index % PAGE_SLOTS) as usize]
     }
 
     /// Bytes the table takes: exact but for the directory's own overhead.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.directory.len() * PAGE_SLOTS as usize * size_of::<Node>()
-            + self.pages.capacity() * size_of::<Page>()
+        self.directory.len() * PAGE_SLOTS as usize * size_of::<Node<S>>()
+            + self.pages.capacity() * size_of::<Page<S>>()
             + self.directory.capacity() * (2 * size_of::<u32>() + 1)
             + self.vacant.capacity() * size_of::<u32>()
     }
 
     fn add_page(&mut self, number: u32) -> Option<u32> {
-        let nodes = vec![Node::ABSENT; PAGE_SLOTS as usize].into_boxed_slice();
+        let nodes = vec![Node::absent(); PAGE_SLOTS as usize].into_boxed_slice();
         let page = Page { number, present: 0, nodes };
         let place = match self.vacant.pop() {
             Some(place) => {
@@ -161,7 +142,7 @@ impl Nodes {
                 place
             }
             None => {
-                // The last page is left out: its last index would be `NIL`.
+                // The last page is left out: its last indices would be `NIL` and `ABSENT`.
                 let place = u32::try_from(self.pages.len()).ok()?;
                 if place >= NIL >> OFFSET_BITS {
                     return None;
@@ -197,11 +178,16 @@ impl Queue {
         (self.oldest != NIL).then_some(self.oldest)
     }
 
+    /// The one after the node at `index`, on the way from the oldest to the newest.
+    pub(super) fn newer<S: Copy + Default>(&self, nodes: &Nodes<S>, index: u32) -> Option<u32> {
+        let newer = nodes.at(index).newer;
+        (newer != NIL).then_some(newer)
+    }
+
     /// Puts a node that is in no queue at the new end.
-    pub(super) fn push(&mut self, nodes: &mut Nodes, index: u32, place: Place) {
+    pub(super) fn push<S: Copy + Default>(&mut self, nodes: &mut Nodes<S>, index: u32) {
         let older = self.newest;
         let node = nodes.at_mut(index);
-        node.place = place;
         node.newer = NIL;
         node.older = older;
         self.bytes += u64::from(node.weight_bytes);
@@ -214,7 +200,7 @@ impl Queue {
     }
 
     /// Takes a node of this queue out of it.
-    pub(super) fn unlink(&mut self, nodes: &mut Nodes, index: u32) {
+    pub(super) fn unlink<S: Copy + Default>(&mut self, nodes: &mut Nodes<S>, index: u32) {
         let Node { newer, older, weight_bytes, .. } = *nodes.at(index);
         self.bytes -= u64::from(weight_bytes);
         if older == NIL {

@@ -35,5 +35,6 @@ pub use error::ReplayError;
 pub use outcome::{Counts, Outcome};
 pub use policy::Policy;
 pub use replay::{Pace, Setup, replay};
+pub use row::Row;
 
 pub use trace::Trace;

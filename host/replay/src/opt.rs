@@ -17,12 +17,7 @@ pub const NAME: &str = "opt";
 pub const NONE_NAME: &str = "none";
 
 /// Replays `trace` with the future known; `next_uses` is that of [`Trace::next_uses`].
-pub fn replay(
-    trace: &Trace,
-    next_uses: &[u32],
-    capacity: Capacity,
-    intervals: usize,
-) -> Outcome {
+pub fn replay(trace: &Trace, next_uses: &[u32], capacity: Capacity, intervals: usize) -> Outcome {
     let mut tally = Tally::new(trace.objects().len(), intervals);
     let capacity_bytes = capacity.capacity_bytes();
     let mut used_bytes = 0;

@@ -106,6 +106,9 @@ mod tests {
         assert_eq!(total, Counts { requests: 10, hits: 5, bytes: 45, hit_bytes: 20 });
         assert_eq!(intervals.iter().map(|counts| counts.requests).collect::<Vec<_>>(), [4, 4, 2]);
         assert_eq!(intervals.iter().map(|counts| counts.hit_bytes).sum::<u64>(), 20);
-        assert_eq!((total.misses(), total.hit_ratio(), Counts::default().hit_ratio()), (5, 0.5, 0.0));
+        assert_eq!(
+            (total.misses(), total.hit_ratio(), Counts::default().hit_ratio()),
+            (5, 0.5, 0.0)
+        );
     }
 }

@@ -15,6 +15,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("portcullis-wire", &["portcullis-core"]),
     ("portcullis-transport", &["portcullis-core", "portcullis-wire"]),
     ("portcullis-policy", &["portcullis-core"]),
+    ("portcullis-replay", &["portcullis-core"]),
     ("portcullis-brick", &["portcullis-core", "portcullis-wire", "portcullis-transport"]),
     (
         "portcullis-gateway",
@@ -39,6 +40,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("quinn-proto", &["portcullis-transport"]),
     ("quinn", &["portcullis-transport", "portcullis-suite", "portcullis-bench"]),
     ("quinn-udp", &["portcullis-relay"]),
+    ("flate2", &["portcullis-replay"]),
+    ("ruzstd", &["portcullis-replay"]),
 ];
 
 /// All that `core` and `wire` may depend on: nothing that does I/O or reads a clock.

@@ -151,7 +151,11 @@ mod tests {
     fn marks_are_cleared_and_the_hand_comes_round() {
         let mut sieve = Sieve::default();
         sieve.on_events(0, &[insert(1), insert(2), insert(3), hit(1), hit(2), hit(3)]);
-        assert_eq!(sieve.propose(0, 1), [id(1)], "all were marked: the oldest, on the second round");
+        assert_eq!(
+            sieve.propose(0, 1),
+            [id(1)],
+            "all were marked: the oldest, on the second round"
+        );
         sieve.on_events(0, &[evicted(1), insert(4)]);
         assert_eq!(sieve.propose(0, 9), [id(2), id(3), id(4)]);
         assert_eq!(sieve.propose(0, 9), []);

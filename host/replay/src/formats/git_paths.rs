@@ -14,7 +14,9 @@ pub(super) fn read(content: &[u8], trace: &mut TraceBuilder) -> Result<(), Repla
             (Some(b"A" | b"M" | b"D"), Some(path)) => touch(path, trace)?,
             (Some(b"T" | b"C"), _) => {}
             _ if line.starts_with(b"#") => {}
-            _ => return Err(malformed(line_number, "it is none of T, C, A, M and D with its path")),
+            _ => {
+                return Err(malformed(line_number, "it is none of T, C, A, M and D with its path"));
+            }
         }
     }
     Ok(())

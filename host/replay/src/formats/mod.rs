@@ -41,8 +41,10 @@ const FORMATS: &[(&str, Read)] = &[
 /// The name tells no format, or the content is not of it.
 pub fn read(name: &str, content: &[u8]) -> Result<Trace, ReplayError> {
     let (plain, decompress) = compression::of(name);
-    let (_, read) =
-        FORMATS.iter().find(|(ending, _)| plain.ends_with(ending)).ok_or(ReplayError::UnknownFormat)?;
+    let (_, read) = FORMATS
+        .iter()
+        .find(|(ending, _)| plain.ends_with(ending))
+        .ok_or(ReplayError::UnknownFormat)?;
     let content = match decompress {
         Some(decompress) => Cow::Owned(decompress(content)?),
         None => Cow::Borrowed(content),

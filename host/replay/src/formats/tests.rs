@@ -33,7 +33,10 @@ fn packed_records_have_times_and_sizes() {
 #[test]
 fn a_line_of_the_arc_paper_asks_for_a_range() {
     assert_eq!(requests("a.lis", b"10 3 0 0\n\n11 1 0 1\r\n"), [10, 11, 12, 11]);
-    assert_eq!(failure("a.lis", b"10 1 0 0\nten 3\n"), "line 2: it does not begin with two numbers");
+    assert_eq!(
+        failure("a.lis", b"10 1 0 0\nten 3\n"),
+        "line 2: it does not begin with two numbers"
+    );
     assert_eq!(failure("a.lis", b"1 1048577"), "line 1: it asks for more than 2^20 blocks");
 }
 
@@ -54,9 +57,8 @@ fn a_touched_path_asks_for_each_of_its_components() {
 }
 
 /// `printf '5\n6\n' | gzip -n` and `zstd`, as bytes.
-const GZIP: &[u8] = &[
-    31, 139, 8, 0, 0, 0, 0, 0, 0, 3, 51, 229, 50, 227, 2, 0, 50, 42, 239, 130, 4, 0, 0, 0,
-];
+const GZIP: &[u8] =
+    &[31, 139, 8, 0, 0, 0, 0, 0, 0, 3, 51, 229, 50, 227, 2, 0, 50, 42, 239, 130, 4, 0, 0, 0];
 const ZSTANDARD: &[u8] = &[40, 181, 47, 253, 36, 4, 33, 0, 0, 53, 10, 54, 10, 38, 88, 106, 53];
 
 #[test]

@@ -62,9 +62,11 @@ impl Cache {
             "lru" | "fifo" => drop(self.kept.remove(0)),
             "gdsf" => {
                 let rank = |kept: &Kept| (kept.priority, kept.used_at);
-                let lowest = self.kept.iter().map(rank).fold((f64::MAX, 0), |a, b| {
-                    if b < a { b } else { a }
-                });
+                let lowest = self
+                    .kept
+                    .iter()
+                    .map(rank)
+                    .fold((f64::MAX, 0), |a, b| if b < a { b } else { a });
                 self.kept.retain(|kept| rank(kept) != lowest);
                 self.age = lowest.0;
             }
@@ -111,8 +113,7 @@ impl Cache {
     fn insert(&mut self, policy: &str, object: u32, weight: u64, now: usize, known: bool) {
         let priority = self.age + 1e6 / weight as f64;
         let uses = u64::from(policy != "s3-fifo");
-        let kept =
-            Kept { object, weight, uses, used_at: now, priority, mark: false, main: known };
+        let kept = Kept { object, weight, uses, used_at: now, priority, mark: false, main: known };
         if known { self.main.push(kept) } else { self.kept.push(kept) }
     }
 }
@@ -196,8 +197,7 @@ fn nothing_beats_opt_and_no_search_does_better() {
         for places in 1..5 {
             let capacity = Capacity::Entries(places);
             let found = opt::replay(&trace, &trace.next_uses(), capacity, 1).total.hits;
-            let searched =
-                best(trace.objects(), 0, &[], places as usize, &mut HashMap::new());
+            let searched = best(trace.objects(), 0, &[], places as usize, &mut HashMap::new());
             assert_eq!(found, searched, "seed {seed}, {places} places");
             for policy in NAMES {
                 let hits = exact(&trace, policy, capacity).total.hits;

@@ -8,6 +8,8 @@ use portcullis_brick::BrickError;
 use portcullis_client::ClientError;
 use portcullis_client::mount::MountError;
 use portcullis_gateway::GatewayError;
+use portcullis_policy::PolicyError;
+use portcullis_replay::ReplayError;
 use portcullis_transport::TransportError;
 use thiserror::Error;
 
@@ -35,6 +37,12 @@ pub(crate) enum CliError {
     /// The mount does not come about, or cannot be taken away.
     #[error(transparent)]
     Mount(#[from] MountError),
+    /// A policy cannot be used.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// A trace cannot be replayed.
+    #[error("{path}: {source}")]
+    Replay { path: PathBuf, source: ReplayError },
     /// A file or directory of this machine.
     #[error("{path}: {source}")]
     Local { path: PathBuf, source: io::Error },

@@ -27,7 +27,7 @@ use clap::{Parser, Subcommand};
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::commands::{
-    brick, cat, demo, find, gateway, identity, ls, mount, serve, stat, stats, tar,
+    brick, cat, demo, find, gateway, identity, ls, mount, policy, serve, stat, stats, tar,
 };
 use crate::error::CliError;
 
@@ -60,6 +60,7 @@ enum Command {
     Cat(cat::Arguments),
     Tar(tar::Arguments),
     Stats(stats::Arguments),
+    Policy(policy::Arguments),
     Serve(serve::Arguments),
     Demo(demo::Arguments),
 }
@@ -98,6 +99,7 @@ fn run(command: Command) -> Result<(), CliError> {
             Command::Cat(arguments) => cat::run(arguments).await,
             Command::Tar(arguments) => tar::run(arguments).await,
             Command::Stats(arguments) => stats::run(arguments).await,
+            Command::Policy(arguments) => policy::run(arguments),
             Command::Serve(arguments) => serve::run(arguments).await,
             Command::Demo(arguments) => demo::run(arguments).await,
         }

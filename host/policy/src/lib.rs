@@ -1,7 +1,8 @@
 //! Eviction policies as WebAssembly components: loaded, limited, driven, replaced when they fail.
 //! The only crate that names wasmtime.
 //!
-//! A policy is loaded first ([`LoadedPolicy::load`]) and then started ([`EvictionDriver::start`]):
+//! A policy is loaded first ([`LoadedPolicy::load`], or [`CompiledPolicy::load`] where one component is
+//! loaded again and again) and then started ([`EvictionDriver::start`]):
 //!
 //! - [`component`] inspects the bytes (size, imports, interface version) and compiles them with
 //!   the one [`engine`], whose [`ticker`] interrupts what runs too long;
@@ -33,5 +34,5 @@ mod ticker;
 
 pub use driver::EvictionDriver;
 pub use error::{Fault, PolicyError, Refusal};
-pub use loaded::{LoadedPolicy, PolicyChoice};
+pub use loaded::{CompiledPolicy, LoadedPolicy, PolicyChoice};
 pub use status::{EvictionStatus, PolicyKind};

@@ -10,7 +10,7 @@ use portcullis_core::eviction::{Event, EvictionPolicy, ObjectId, PolicyLimits};
 use portcullis_core::limits::{POLICY_COMPONENT_LEN_BYTES_MAX, POLICY_THREAD_STACK_BYTES};
 
 use crate::builtin;
-use crate::component::compile;
+use crate::component::{Compiled, compile};
 use crate::engine::Engine;
 use crate::error::{Fault, PolicyError, Refusal};
 use crate::instance::Instance;
@@ -44,6 +44,55 @@ pub struct LoadedPolicy {
     pub(crate) limits: PolicyLimits,
 }
 
+/// A component that was read, checked and compiled, to be loaded as often as is wanted.
+pub struct CompiledPolicy {
+    name: String,
+    compiled: Compiled,
+}
+
+impl CompiledPolicy {
+    /// Reads and compiles the component in a file.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn open(path: &Path) -> Result<Self, PolicyError> {
+        let name = path.display().to_string();
+        let open = || compile(Engine::shared()?, &read(path)?);
+        match on_deep_stack(open)? {
+            Ok(compiled) => Ok(Self { name, compiled }),
+            Err(refusal) => Err(refusal.of(&name)),
+        }
+    }
+
+    /// SHA-256 of the component in hexadecimal.
+    pub fn digest(&self) -> &str {
+        &self.compiled.digest
+    }
+
+    /// Makes a policy of it, with an empty configuration.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn load(&self, limits: PolicyLimits) -> Result<LoadedPolicy, PolicyError> {
+        let load = || LoadedPolicy::start(&self.name, &self.compiled, b"", limits);
+        on_deep_stack(load)?.map_err(|refusal| refusal.of(&self.name))
+    }
+}
+
+/// Policies want a deep stack, and the caller's may be a shallow one.
+fn on_deep_stack<T: Send>(
+    work: impl FnOnce() -> Result<T, Refusal> + Send,
+) -> Result<Result<T, Refusal>, PolicyError> {
+    thread::scope(|scope| {
+        let thread = thread::Builder::new()
+            .name("policy-load".into())
+            .stack_size(POLICY_THREAD_STACK_BYTES)
+            .spawn_scoped(scope, work)
+            .map_err(PolicyError::Thread)?;
+        Ok(thread.join().unwrap_or(Err(Refusal::Panicked)))
+    })
+}
+
 /// A policy of either kind. Native ones do not fail.
 pub(crate) enum Policy {
     Wasm(Box<Instance>),
@@ -57,28 +106,20 @@ impl LoadedPolicy {
     /// # Errors
     /// What is wrong with the policy.
     pub fn load(choice: PolicyChoice, limits: PolicyLimits) -> Result<Self, PolicyError> {
-        let load = move || match choice {
-            PolicyChoice::Native => Ok(Self::native(limits)),
+        let (name, bytes, config) = match choice {
+            PolicyChoice::Native => return Ok(Self::native(limits)),
             PolicyChoice::BuiltIn => match builtin::COMPONENT {
-                Some(bytes) => Self::component(builtin::NAME, bytes, b"", limits),
-                None => Err(Refusal::NotBuilt.of(builtin::NAME)),
+                Some(bytes) => (builtin::NAME.to_owned(), bytes.to_vec(), Vec::new()),
+                None => return Err(Refusal::NotBuilt.of(builtin::NAME)),
             },
-            PolicyChoice::File(path) => {
-                let name = path.display().to_string();
-                let bytes = read(&path).map_err(|refusal| refusal.of(&name))?;
-                Self::component(&name, &bytes, b"", limits)
-            }
-            PolicyChoice::Bytes { name, bytes, config } => {
-                Self::component(&name, &bytes, &config, limits)
-            }
+            PolicyChoice::File(path) => return CompiledPolicy::open(&path)?.load(limits),
+            PolicyChoice::Bytes { name, bytes, config } => (name, bytes, config),
         };
-        // Policies want a deep stack, and the caller's may be a shallow one.
-        let thread = thread::Builder::new()
-            .name("policy-load".into())
-            .stack_size(POLICY_THREAD_STACK_BYTES)
-            .spawn(load)
-            .map_err(PolicyError::Thread)?;
-        thread.join().unwrap_or_else(|_| Err(Refusal::Panicked.of("the policy")))
+        let load = || {
+            let compiled = compile(Engine::shared()?, &bytes)?;
+            Self::start(&name, &compiled, &config, limits)
+        };
+        on_deep_stack(load)?.map_err(|refusal| refusal.of(&name))
     }
 
     /// Name, as the policy gives it.
@@ -118,25 +159,20 @@ impl LoadedPolicy {
         Self { policy: Policy::Native(Box::new(S3Fifo::new(limits))), identity, limits }
     }
 
-    fn component(
+    fn start(
         name: &str,
-        bytes: &[u8],
+        compiled: &Compiled,
         config: &[u8],
         limits: PolicyLimits,
-    ) -> Result<Self, PolicyError> {
-        let start = || {
-            let engine = Engine::shared()?;
-            let compiled = compile(engine, bytes)?;
-            let (instance, info) = Instance::start(engine, &compiled, limits, config, name)?;
-            let identity = PolicyIdentity {
-                name: info.name,
-                version: info.version,
-                kind: PolicyKind::Wasm,
-                digest: compiled.digest,
-            };
-            Ok(Self { policy: Policy::Wasm(Box::new(instance)), identity, limits })
+    ) -> Result<Self, Refusal> {
+        let (instance, info) = Instance::start(Engine::shared()?, compiled, limits, config, name)?;
+        let identity = PolicyIdentity {
+            name: info.name,
+            version: info.version,
+            kind: PolicyKind::Wasm,
+            digest: compiled.digest.clone(),
         };
-        start().map_err(|refusal: Refusal| refusal.of(name))
+        Ok(Self { policy: Policy::Wasm(Box::new(instance)), identity, limits })
     }
 }
 

@@ -8,6 +8,7 @@ pub(crate) mod gateway;
 pub(crate) mod identity;
 pub(crate) mod ls;
 pub(crate) mod mount;
+pub(crate) mod policy;
 pub(crate) mod serve;
 pub(crate) mod stat;
 pub(crate) mod stats;

@@ -1,0 +1,23 @@
+//! `portcullis policy`: what is done with policies themselves.
+
+use crate::error::CliError;
+
+mod replay;
+
+/// Work with eviction policies
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Replay(replay::Arguments),
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<(), CliError> {
+    match arguments.command {
+        Command::Replay(arguments) => replay::run(&arguments),
+    }
+}

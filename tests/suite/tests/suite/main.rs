@@ -26,6 +26,7 @@ mod outage;
 mod ownership;
 mod posix;
 mod programs;
+mod replay;
 mod retries;
 mod staleness;
 mod trees;

@@ -17,8 +17,8 @@ pub const XATTR_LEN_BYTES_MAX: usize = 64 * 1024;
 pub const CHUNK_ENTRIES_MAX: usize = 128;
 /// Bytes in one chunk: its heap offsets are 16 bits wide.
 pub const CHUNK_LEN_BYTES_MAX: usize = 60 * 1024;
-/// Bricks of one volume (the brick index in a chunk and in a position).
-pub const BRICKS_MAX: usize = 256;
+/// Bricks of one volume: a set of them is one word.
+pub const BRICKS_MAX: usize = 64;
 
 /// Largest frame on a stream, header excluded.
 pub const FRAME_LEN_BYTES_MAX: usize = 1024 * 1024;
@@ -46,6 +46,8 @@ pub const PLACES_DIRS_MAX: usize = 256 * 1024;
 pub const PLACES_FILES_MAX: usize = 1024 * 1024;
 /// Files one connection may hold open.
 pub const OPEN_FILES_MAX: usize = 16 * 1024;
+/// Files of which one request asks the attributes.
+pub const GETATTRS_MAX: usize = CHUNK_ENTRIES_MAX;
 /// Files closed by one request.
 pub const RELEASES_MAX: usize = 1024;
 /// Connections one server keeps.
@@ -168,6 +170,7 @@ const _: () = assert!(RESERVE_MAX <= POLICY_VICTIMS_MAX);
 const _: () = assert!(POLICY_VICTIMS_MAX * size_of::<u64>() < POLICY_ANSWER_LEN_BYTES_MAX);
 const _: () = assert!(POLICY_STACK_BYTES_MAX * 4 <= POLICY_THREAD_STACK_BYTES);
 const _: () = assert!(CACHE_SHARDS.is_power_of_two());
+const _: () = assert!(BRICKS_MAX <= u64::BITS as usize);
 const _: () = assert!(LEASE_MS + LEASE_MS / 4 <= LEASE_HELD_MS);
 const _: () = assert!(LEASE_RENEW_MS * 3 < LEASE_MS);
 // A gateway gives up a client early enough to keep its own session, also with clocks that drift.

@@ -48,6 +48,8 @@ pub const PLACES_FILES_MAX: usize = 1024 * 1024;
 pub const OPEN_FILES_MAX: usize = 16 * 1024;
 /// Files of which one request asks the attributes.
 pub const GETATTRS_MAX: usize = CHUNK_ENTRIES_MAX;
+/// Transactions on several bricks told at once that are not through.
+pub const UNFINISHED_TOLD_MAX: usize = 1024;
 /// Files closed by one request.
 pub const RELEASES_MAX: usize = 1024;
 /// Connections one server keeps.

@@ -19,6 +19,10 @@ pub const CHUNK_ENTRIES_MAX: usize = 128;
 pub const CHUNK_LEN_BYTES_MAX: usize = 60 * 1024;
 /// Bricks of one volume: a set of them is one word.
 pub const BRICKS_MAX: usize = 64;
+/// How often a member is asked to make a copy of a directory whose attributes change meanwhile.
+pub const COPY_TRIES_MAX: usize = 16;
+/// How deep below the root a directory can be moved in a volume of several bricks.
+pub const DIR_DEPTH_MAX: usize = 64 * 1024;
 
 /// Largest frame on a stream, header excluded.
 pub const FRAME_LEN_BYTES_MAX: usize = 1024 * 1024;

@@ -60,9 +60,9 @@ pub enum Ask {
     /// renameat2(2) where this member arbitrates both names and can do it alone: the record moves. A
     /// pointer to a file that is replaced leaves an intent to remove the hidden name; two names of one
     /// file are left as they are. [`Told::Elsewhere`], and nothing is changed, where a spread
-    /// directory would get another parent, or another spread directory would be replaced, unless
-    /// this is its home and has its only copy. `CrossDevice` where a body that is a directory would
-    /// get a parent that is a spread directory. With `RENAME_EXCHANGE`, `InvalidArgument` where a
+    /// directory would get another parent, or be replaced. `CrossDevice` where a body that is a
+    /// directory would get a parent that is a spread directory, or replace or be replaced by a
+    /// spread directory. With `RENAME_EXCHANGE`, `InvalidArgument` where a
     /// spread directory would get another parent. Told: [`Told::Committed`], or [`Told::Elsewhere`].
     Rename {
         /// The transaction, if it becomes one.
@@ -74,20 +74,26 @@ pub enum Ask {
         /// As of renameat2(2): `RENAME_NOREPLACE` or `RENAME_EXCHANGE`.
         flags: u32,
     },
+    /// link(2) of a file that lies on this member, to a name that this member arbitrates. Told:
+    /// [`Told::Made`].
+    Link {
+        /// The file.
+        handle: Handle,
+        /// The new name.
+        place: Place,
+    },
     /// Holds a name that this member arbitrates, whether it is there or not, when nobody else holds
     /// it. In memory: it ends with the session of who asks, with `Commit`, `Abort` or `Settle` of the
-    /// transaction. A session that has ended holds nothing, also where the request came before. Needs
-    /// the permission to make the name (`takes` is not set: write and search of the directory), or
-    /// to take it from what it stands for (the sticky bit too; `NotFound` where it is not there).
-    /// Also where it is not there the directory must be, and not be sealed (wait). Told:
+    /// transaction. A session that has ended holds nothing, also where the request came before. The
+    /// directory must be there and not be sealed (wait). [`Purpose`] says what is checked. Told:
     /// [`Told::Record`].
     Hold {
         /// The transaction.
         tx: TxId,
         /// The name.
         place: Place,
-        /// It is taken away, not made or replaced.
-        takes: bool,
+        /// What for.
+        purpose: Purpose,
     },
     /// Holds the shape of the tree, when nobody else does; of member 0 only, by who moves a directory
     /// to another parent. In memory, as [`Ask::Hold`]. It saves such moves from waiting for each
@@ -146,10 +152,13 @@ pub enum Ask {
         tx: TxId,
     },
     /// Removes an intent, all of whose duties are done. Told: [`Told::Done`], also where there is
-    /// none.
+    /// none; or [`Told::Changed`], and the intent stays.
     Forget {
         /// The transaction.
         tx: TxId,
+        /// Of an intent to refresh copies: the version that they have. Where the directory is at
+        /// another by now, they are to be refreshed again. Else `None`.
+        version: Option<u64>,
     },
     /// Removes a hidden name of a file, as unlink(2) removes a name (an open file is kept). Told:
     /// [`Told::Done`], also where there is none.
@@ -188,8 +197,10 @@ pub enum Ask {
         /// What it is like.
         attr: CopyAttr,
     },
-    /// Leaves an intent at the home: copies are to be refreshed, for its attributes are about to be
-    /// changed. Told: [`Told::Done`].
+    /// Leaves an intent at the home: copies are to be refreshed ([`Duty::Refresh`]), for its
+    /// attributes are about to be changed. Any request that changes mode, owner, group or an ACL of a
+    /// spread directory is refused with `Busy` where no such intent for it is there: so no change can
+    /// come late and stay untold. Told: [`Told::Done`].
     Mark {
         /// The transaction.
         tx: TxId,
@@ -216,6 +227,18 @@ pub enum Ask {
         /// The directory.
         id: DirId,
     },
+}
+
+/// What a name is held for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Purpose {
+    /// It is to be made, as by link(2): `Exists` where it is there.
+    Make,
+    /// It is to be made, in the place of what is there, as the new name of rename(2).
+    Replace,
+    /// It is to be taken away, as by rmdir(2) or the old name of rename(2): `NotFound` where it is not
+    /// there.
+    Take,
 }
 
 /// The change that commits a transaction.
@@ -296,6 +319,8 @@ pub enum Told {
     Elsewhere,
     /// The transaction does not hold the name here, and is not committed.
     NotHeld,
+    /// The directory has changed meanwhile.
+    Changed,
     /// How a transaction ended.
     Settled {
         /// It was committed, and is not forgotten; else it will never be.

@@ -5,6 +5,7 @@
 //! - [`record`]: what a name is there: the file itself, or a pointer.
 //! - [`transaction`]: what a change on several members leaves on them until it is through.
 //! - [`ask`]: what members are asked, with what each does.
+//! - [`steps`]: the operations that are made of that.
 //!
 //! `docs/VOLUMES.md` tells it as a whole.
 
@@ -14,11 +15,13 @@ pub mod member;
 mod packed;
 pub mod placement;
 pub mod record;
+pub mod steps;
 pub mod transaction;
 
-pub use ask::{Ask, Change, CopyAttr, Told};
+pub use ask::{Ask, Change, CopyAttr, Purpose, Told};
 pub use id::DirId;
 pub use member::{KIND_MEMBER, KIND_SPREAD, MemberId, MemberSet, Owner, member_of};
 pub use placement::arbiter;
 pub use record::{LinkId, Named, Pointer, Record};
+pub use steps::{Call, End, Next, Operation, Steps};
 pub use transaction::{Duty, Intent, Place, Preparation, Prepared, TxId, Unfinished};

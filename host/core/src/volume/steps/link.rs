@@ -31,7 +31,7 @@ async fn on_one(members: &Members, handle: Handle, place: Place) -> End {
     match ask_with_copy(members, &place, Ask::Link { handle, place: place.clone() }).await {
         Told::Made(entry) => {
             members.ask_all(touch(&place).into_iter().collect()).await;
-            Ok(Some(entry)).into()
+            Ok(Some(Box::new(entry))).into()
         }
         other => other.failure_of_all().into(),
     }

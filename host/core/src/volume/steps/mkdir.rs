@@ -12,7 +12,7 @@ pub(super) async fn mkdir(members: &Members, place: Place, mode: u32, id: DirId)
     match ask_with_copy(members, &place, ask).await {
         Told::Made(entry) => {
             members.ask_all(touch(&place).into_iter().collect()).await;
-            Ok(Some(entry)).into()
+            Ok(Some(Box::new(entry))).into()
         }
         other => other.failure_of_all().into(),
     }

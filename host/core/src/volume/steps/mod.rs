@@ -144,7 +144,7 @@ pub enum Next {
 pub struct End {
     /// The entry, of operations that give one; or why it failed. `Busy`: the members forgot what they
     /// held for it, nothing is changed, try again with other numbers.
-    pub result: Result<Option<Entry>, Status>,
+    pub result: Result<Option<Box<Entry>>, Status>,
     /// Ask these once the answer is on its way, whatever comes of them: they tidy up.
     pub after: Vec<Call>,
 }
@@ -247,8 +247,8 @@ impl Operation {
     }
 }
 
-impl From<Result<Option<Entry>, Status>> for End {
-    fn from(result: Result<Option<Entry>, Status>) -> Self {
+impl From<Result<Option<Box<Entry>>, Status>> for End {
+    fn from(result: Result<Option<Box<Entry>>, Status>) -> Self {
         Self { result, after: Vec::new() }
     }
 }

@@ -21,6 +21,8 @@ pub const CHUNK_LEN_BYTES_MAX: usize = 60 * 1024;
 pub const BRICKS_MAX: usize = 64;
 /// How often a member is asked to make a copy of a directory whose attributes change meanwhile.
 pub const COPY_TRIES_MAX: usize = 16;
+/// How long a member holds a name for a transaction that does not go on.
+pub const HOLD_MS_MAX: u64 = 60_000;
 /// How deep below the root a directory can be moved in a volume of several bricks.
 pub const DIR_DEPTH_MAX: usize = 64 * 1024;
 

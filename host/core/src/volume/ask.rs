@@ -83,8 +83,8 @@ pub enum Ask {
         place: Place,
     },
     /// Holds a name that this member arbitrates, whether it is there or not, when nobody else holds
-    /// it. In memory: it ends with the session of who asks, with `Commit`, `Abort` or `Settle` of the
-    /// transaction. A session that has ended holds nothing, also where the request came before. The
+    /// it. In memory: it ends with the session of who asks, with `Commit`, `Finish`, `Abort` or
+    /// `Settle` of the transaction, and after [`HOLD_MS_MAX`](crate::limits::HOLD_MS_MAX). A session that has ended holds nothing, also where the request came before. The
     /// directory must be there and not be sealed (wait). [`Purpose`] says what is checked. Told:
     /// [`Told::Record`].
     Hold {
@@ -133,8 +133,8 @@ pub enum Ask {
         /// Members that have prepared something.
         prepared: MemberSet,
     },
-    /// Does what was promised, and ends the promise. Told: [`Told::Done`], also where nothing was
-    /// promised or it was done before.
+    /// Does what was promised, and ends the promise; lets go of what the transaction holds here. Told:
+    /// [`Told::Done`], also where nothing was promised or it was done before.
     Finish {
         /// The transaction, known to be committed.
         tx: TxId,

@@ -117,15 +117,18 @@ async fn on_several(
     let change = if is_on_one {
         Change::Move { from, to, replaced: to_handle }
     } else {
-        // Where the name was prepared when it was looked up this asks once more, and is told the same.
-        leave(transaction, from, link).await?;
+        // The hold of the old name may have ended with its member's life, and another be there now.
+        if leave(transaction, from, link).await? != records.from {
+            return Err(Status::Busy.into());
+        }
         let pointer = pointer(&records.from.what, link);
         Change::Place { place: to, pointer, uid: records.from.uid, replaced: to_handle }
     };
     let duties = transaction.commit(change).await.map_err(Stop::End)?;
     let (members, tx) = (transaction.members(), transaction.tx());
     let coordinator = transaction.coordinator();
-    let completed = complete(members, tx, coordinator, duties, touches(names)).await;
+    let mut completed = complete(members, tx, coordinator, duties, touches(names)).await;
+    completed.after.extend(transaction.lets_go());
     if !is_on_one && completed.unfinished.contains(names.from.arbiter()) {
         // It is done, and yet the old name may be seen a while longer.
         return Ok(End { result: Err(Status::InDoubt), after: completed.after });

@@ -115,6 +115,14 @@ impl<'a> Transaction<'a> {
         }
     }
 
+    /// What the members are told, once it is committed, that hold something and prepared nothing.
+    pub(super) fn lets_go(&self) -> Vec<Call> {
+        let finish = |member| Call { member, ask: Ask::Finish { tx: self.tx } };
+        let holds =
+            |member: &MemberId| *member != self.coordinator && !self.prepared.contains(*member);
+        self.taking_part.iter().filter(holds).map(finish).collect()
+    }
+
     /// The end of an operation whose commit was not asked for, or was refused.
     pub(super) fn abort(&self, status: Status) -> End {
         End { result: Err(status), after: self.aborts() }

@@ -1,0 +1,1 @@
+//! One operation at a time.

@@ -1,0 +1,1 @@
+//! Each operation, interrupted at each step.

@@ -11,7 +11,7 @@ use crate::run::Op;
 use crate::world::World;
 
 /// Seeds that every run takes.
-const SEEDS: u64 = 3_000;
+const SEEDS: u64 = 2_000;
 /// Seeds of a long run, of which `PORTCULLIS_SOAK` may say another number.
 const SEEDS_SOAK: u64 = 2_000_000;
 /// In how many seeds a planted fault is to be found.
@@ -59,7 +59,7 @@ fn dir(world: &mut World) -> Handle {
 
 pub(crate) fn any_place(world: &mut World) -> Place {
     let dir = dir(world);
-    let name = NAMES[world.rng.usize(..NAMES.len())];
+    let name = NAMES[world.rng.usize(..world.names)];
     world.place(&dir, name)
 }
 
@@ -74,12 +74,27 @@ fn known_place(world: &mut World) -> Place {
     any_place(world)
 }
 
+/// Which operations a run is mostly made of: some faults show in few others.
+const MIXES: [[u32; 7]; 4] = [
+    // create, mkdir, unlink, rmdir, link, rename, chmod
+    [4, 4, 2, 2, 2, 5, 1],
+    [3, 5, 2, 6, 0, 1, 0],
+    [3, 3, 0, 1, 0, 0, 8],
+    [0, 6, 0, 1, 0, 12, 0],
+];
+
 pub(crate) fn any_op(world: &mut World, gateway: usize) -> Op {
     let tx = world.tx(gateway);
     let link = world.rng.u128(..);
-    match world.rng.u8(..20) {
-        0..4 => Op::Create(any_place(world)),
-        4..8 => {
+    let mix = MIXES[world.mix];
+    let mut rest = world.rng.u32(..mix.iter().sum::<u32>());
+    let chosen = mix.iter().position(|&odds| {
+        let is_it = rest < odds;
+        rest = rest.wrapping_sub(odds);
+        is_it
+    });
+    match chosen {
+        Some(1) => {
             let place = any_place(world);
             let mut random = [0; 14];
             world.rng.fill(&mut random);
@@ -87,9 +102,9 @@ pub(crate) fn any_op(world: &mut World, gateway: usize) -> Op {
             let id = DirId::new(layout, place.arbiter(), random).expect("an id");
             Op::Volume(Operation::Mkdir { place, mode: 0o755, id })
         }
-        8..10 => Op::Volume(Operation::Unlink { tx, place: known_place(world) }),
-        10..12 => Op::Volume(Operation::Rmdir { tx, place: known_place(world) }),
-        12..14 => {
+        Some(2) => Op::Volume(Operation::Unlink { tx, place: known_place(world) }),
+        Some(3) => Op::Volume(Operation::Rmdir { tx, place: known_place(world) }),
+        Some(4) => {
             let files: Vec<Handle> =
                 world.tree.files.keys().map(|file| Handle::new(file).expect("short")).collect();
             match world.rng.choice(&files).copied() {
@@ -100,18 +115,19 @@ pub(crate) fn any_op(world: &mut World, gateway: usize) -> Op {
                 None => Op::Create(any_place(world)),
             }
         }
-        14..19 => {
+        Some(5) => {
             let flags = [0, 0, 0, 0, 1, 2][world.rng.usize(..6)];
             let (from, to) = (known_place(world), any_place(world));
             Op::Volume(Operation::Rename { tx, from, to, flags, link })
         }
-        _ => {
+        Some(6) => {
             let dir = dir(world);
             match DirId::of_handle(&dir) {
                 Some(id) => Op::Chmod { tx, id, mode: world.rng.u32(..0o777) },
                 None => Op::Create(any_place(world)),
             }
         }
+        _ => Op::Create(any_place(world)),
     }
 }
 
@@ -122,7 +138,10 @@ pub(crate) fn any_world(seed: u64, plant: Option<Plant>) -> World {
     } else {
         DirId::root(members).expect("some members").handle()
     };
-    World::new(seed, members, root, plant)
+    let mut world = World::new(seed, members, root, plant);
+    world.mix = seed as usize % MIXES.len();
+    world.names = if seed.is_multiple_of(3) { 2 } else { NAMES.len() };
+    world
 }
 
 /// One run, to its end.

@@ -62,6 +62,9 @@ struct Under {
 
 pub(crate) struct World {
     pub(crate) rng: fastrand::Rng,
+    /// Which operations it is mostly asked, and for how many names in a directory.
+    pub(crate) mix: usize,
+    pub(crate) names: usize,
     pub(crate) members: Vec<Member>,
     pub(crate) tree: Tree,
     pub(crate) outcomes: Vec<Outcome>,
@@ -77,12 +80,15 @@ pub(crate) struct World {
     /// Sessions of gateways that are gone, not noticed yet.
     lapsing: Vec<(MemberId, Session)>,
     batches: u64,
+    last_batches: usize,
 }
 
 impl World {
     pub(crate) fn new(seed: u64, members: u8, root: Handle, plant: Option<Plant>) -> Self {
         let mut world = Self {
             rng: fastrand::Rng::with_seed(seed),
+            mix: 0,
+            names: 1,
             members: (0..members).map(|id| Member::new(id, &root, plant)).collect(),
             tree: Tree::new(&root),
             outcomes: Vec::new(),
@@ -95,6 +101,7 @@ impl World {
             last_number: 0,
             lapsing: Vec::new(),
             batches: 0,
+            last_batches: 0,
         };
         world.new_gateway();
         world
@@ -120,6 +127,7 @@ impl World {
     pub(crate) fn begin(&mut self, gateway: usize, op: Op) -> RunId {
         let id = self.outcomes.len();
         self.trace.push(format!("run {id} by {gateway}: {op:?}"));
+        self.last_batches = 0;
         self.outcomes.push(Outcome { op: op.clone(), result: None, is_applied: false });
         let (run, then) = Run::begin(op);
         let gateway = self.gateways[gateway].id;
@@ -137,6 +145,7 @@ impl World {
             }
             Then::Ask(batch) => {
                 self.batches += 1;
+                self.last_batches += 1;
                 let under = self.runs.get_mut(&id).expect("it runs");
                 (under.batch, under.told) = (self.batches, vec![None; batch.len()]);
                 let waiter = (id, under.batch);
@@ -185,6 +194,11 @@ impl World {
 
     pub(crate) fn is_idle(&self) -> bool {
         self.flights.is_empty() && self.runs.is_empty()
+    }
+
+    /// How many batches of requests the last operation took, whose end it waited for.
+    pub(crate) fn batches_of_last(&self) -> usize {
+        self.last_batches
     }
 
     pub(crate) fn under_way(&self) -> usize {
@@ -397,7 +411,8 @@ impl World {
     }
 }
 
-fn apply(tree: &mut Tree, operation: &Operation) -> Result<(), Status> {
+/// What an operation does to the tree.
+pub(crate) fn apply(tree: &mut Tree, operation: &Operation) -> Result<(), Status> {
     match operation {
         Operation::Mkdir { place, mode, id } => tree.mkdir(place, *id, *mode),
         Operation::Unlink { place, .. } => tree.unlink(place),

@@ -100,10 +100,13 @@ async fn on_several(
 ) -> Result<End, Stop> {
     let records = hold(transaction, names, link).await?;
     let to_handle = records.to.map(|to| to.what.handle());
+    if to_handle.is_some() && flags & RENAME_NOREPLACE != 0 {
+        return Err(Status::Exists.into());
+    }
     if to_handle == Some(records.from.what.handle()) {
         return Ok(transaction.abandon());
     }
-    check(&records, flags)?;
+    check(&records)?;
     if let Some(id) = records.from.what.spread()
         && names.from.dir != names.to.dir
     {
@@ -186,12 +189,11 @@ async fn leave(
 
 /// What rename(2) refuses, and what cannot be done: a directory that lies on one member as a whole
 /// stays there, as one does where a file system ends.
-fn check(records: &Records, flags: u32) -> Result<(), Status> {
+fn check(records: &Records) -> Result<(), Status> {
     let is_dir = |record: &Record| record.what.kind() == FileKind::Directory;
     let lies_whole = |record: &Record| is_dir(record) && record.what.spread().is_none();
     if let Some(to) = &records.to {
         match (is_dir(&records.from), is_dir(to)) {
-            _ if flags & RENAME_NOREPLACE != 0 => return Err(Status::Exists),
             (true, false) => return Err(Status::NotDirectory),
             (false, true) => return Err(Status::IsDirectory),
             _ => {}

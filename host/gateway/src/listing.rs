@@ -1,4 +1,4 @@
-//! A listing as one client gets it: chunks from the cache, from a shared scan or from the brick.
+//! A listing as one client gets it: chunks from the cache, from a shared scan or from the bricks.
 //!
 //! The client's position (one cookie a brick) is the only thing that lasts: wherever the chunks
 //! come from, the listing can go on from elsewhere after any of them. It does so when the client
@@ -15,10 +15,10 @@ use portcullis_core::scan::Step;
 use portcullis_core::watch::{Reading, Watched};
 use portcullis_core::{Attr, Chunk, ChunkBuilder, EntryRef, Handle, Status};
 use portcullis_transport::ReplySink;
-use portcullis_wire::message::{Failure, Verb};
-use portcullis_wire::{Reply, ReplyFrame, Request};
+use portcullis_wire::message::Failure;
+use portcullis_wire::{Reply, Request};
 
-use crate::brick_call::{BrickStream, Fault};
+use crate::merged::{Merged, Piece};
 use crate::outflow::{Interrupt, send};
 use crate::scans::{Joined, Reader};
 use crate::volume::Volume;
@@ -27,7 +27,7 @@ use crate::volume::Volume;
 enum Source {
     Cached(std::vec::IntoIter<Chunk>),
     Scan(Reader),
-    Brick(Box<BrickStream>),
+    Bricks(Box<Merged>),
 }
 
 enum Next {
@@ -71,10 +71,13 @@ impl Volume {
                 Some(from) => from,
                 None => {
                     reading = self.watching.grantor().read();
-                    source.insert(self.resume(dir, &position).await?)
+                    source.insert(self.resume(dir, &position))
                 }
             };
-            match from.next(self).await? {
+            let next = from.next().await.inspect_err(|failure| {
+                self.note(&Request::List { dir, after: Vec::new() }, failure);
+            });
+            match next? {
                 Next::Chunk(chunk) => {
                     advance(&mut position, &chunk);
                     let chunk = match watched {
@@ -134,26 +137,19 @@ impl Volume {
     }
 
     /// A source of the entries after a position, for one client alone.
-    async fn resume(&self, dir: Handle, position: &[u64]) -> Result<Source, Failure> {
+    fn resume(self: &Arc<Self>, dir: Handle, position: &[u64]) -> Source {
         if self.may_cache()
             && let Some(chunks) = self.cache.list(self.now_ms(), &dir)
             && let Some(rest) = rest_of(chunks, position)
         {
-            return Ok(Source::Cached(rest.into_iter()));
+            return Source::Cached(rest.into_iter());
         }
-        let request = Request::List { dir, after: position.to_vec() };
-        match self.brick.list(&request).await {
-            Ok(stream) => Ok(Source::Brick(Box::new(stream))),
-            Err(failure) => {
-                self.note(&request, &failure);
-                Err(failure)
-            }
-        }
+        Source::Bricks(Box::new(Merged::new(self, dir, position)))
     }
 }
 
 impl Source {
-    async fn next(&mut self, volume: &Volume) -> Result<Next, Failure> {
+    async fn next(&mut self) -> Result<Next, Failure> {
         match self {
             Source::Cached(chunks) => {
                 Ok(chunks.next().map_or(Next::End { complete: true }, Next::Chunk))
@@ -164,14 +160,9 @@ impl Source {
                 Step::End(Err(failure)) => Err(failure),
                 Step::Wait | Step::Passed => Ok(Next::Elsewhere),
             },
-            Source::Brick(stream) => match stream.next().await {
-                Ok(ReplyFrame::Chunk(chunk)) => Ok(Next::Chunk(chunk)),
-                Ok(ReplyFrame::End { complete }) => Ok(Next::End { complete }),
-                Ok(ReplyFrame::Failure(failure)) | Err(Fault::Failed(failure)) => Err(failure),
-                Ok(ReplyFrame::Reply(_) | ReplyFrame::Data(_)) => {
-                    Err(volume.brick.nonsense(Verb::List))
-                }
-                Err(Fault::Lost) => Err(stream.lost()),
+            Source::Bricks(merged) => match merged.next().await? {
+                Piece::Chunk(chunk) => Ok(Next::Chunk(chunk)),
+                Piece::End { complete } => Ok(Next::End { complete }),
             },
         }
     }
@@ -210,31 +201,44 @@ fn advance(position: &mut Vec<u64>, chunk: &Chunk) {
     position[brick] = chunk.cookie(chunk.count() - 1);
 }
 
-/// What is left of a whole listing after a position; `None` where the position is not in it, or
-/// is in several bricks.
+/// What is left of a whole listing after a position; `None` where the position is not in it. Chunks
+/// of one brick are in its order; a brick that the position does not reach has all of its own left.
 fn rest_of(mut chunks: Vec<Chunk>, position: &[u64]) -> Option<Vec<Chunk>> {
-    let [cookie] = *position else { return None };
-    if cookie == 0 {
-        return Some(chunks);
-    }
-    // Nearly always a position is the end of a chunk.
-    if let Some(at) = chunks.iter().position(|chunk| chunk.cookie(chunk.count() - 1) == cookie) {
-        return Some(chunks.split_off(at + 1));
-    }
-    let (at, entry) = chunks.iter().enumerate().find_map(|(at, chunk)| {
-        let entry = (0..chunk.count()).find(|&entry| chunk.cookie(entry) == cookie)?;
-        Some((at, entry))
-    })?;
-    let mut rest = chunks.split_off(at);
-    let mut builder = ChunkBuilder::default();
-    for entry in rest[0].entries().skip(entry + 1) {
-        // What fitted a chunk fits one again.
-        if !builder.push(&entry) {
-            return None;
+    for (brick, &cookie) in position.iter().enumerate().filter(|(_, cookie)| **cookie != 0) {
+        let is_its = |chunk: &Chunk| usize::from(chunk.brick()) == brick;
+        let ends_there = |chunk: &Chunk| chunk.cookie(chunk.count() - 1) == cookie;
+        let has_it = |chunk: &Chunk| entry_at(chunk, cookie).is_some();
+        // Nearly always a position is the end of a chunk.
+        let at = chunks
+            .iter()
+            .position(|chunk| is_its(chunk) && ends_there(chunk))
+            .or_else(|| chunks.iter().position(|chunk| is_its(chunk) && has_it(chunk)))?;
+        let rest = rest_of_chunk(&chunks[at], cookie);
+        let mut number = 0;
+        chunks.retain(|chunk| {
+            number += 1;
+            number > at + 1 || !is_its(chunk)
+        });
+        if let Some(rest) = rest {
+            // Before the others of its brick; where among those of other bricks does not matter.
+            chunks.insert(0, rest);
         }
     }
-    rest[0] = builder.finish(rest[0].brick())?;
-    Some(rest)
+    Some(chunks)
+}
+
+fn entry_at(chunk: &Chunk, cookie: u64) -> Option<usize> {
+    (0..chunk.count()).find(|&entry| chunk.cookie(entry) == cookie)
+}
+
+/// The entries of a chunk behind the one with this cookie; `None` where there are none.
+fn rest_of_chunk(chunk: &Chunk, cookie: u64) -> Option<Chunk> {
+    let mut builder = ChunkBuilder::default();
+    for entry in chunk.entries().skip(entry_at(chunk, cookie)? + 1) {
+        // What fitted a chunk fits one again.
+        builder.push(&entry);
+    }
+    builder.finish(chunk.brick())
 }
 
 #[cfg(test)]
@@ -244,6 +248,10 @@ mod tests {
     use super::*;
 
     fn chunk(cookies: std::ops::Range<u64>) -> Chunk {
+        on(0, cookies)
+    }
+
+    fn on(brick: u16, cookies: std::ops::Range<u64>) -> Chunk {
         let mut builder = ChunkBuilder::default();
         for cookie in cookies {
             let name = format!("name-{cookie}");
@@ -256,7 +264,7 @@ mod tests {
                 cookie,
             }));
         }
-        builder.finish(0).expect("entries")
+        builder.finish(brick).expect("entries")
     }
 
     fn cookies(chunks: &[Chunk]) -> Vec<u64> {
@@ -271,7 +279,24 @@ mod tests {
             assert_eq!(cookies(&rest), (after + 1..9).collect::<Vec<_>>(), "after {after}");
         }
         assert!(rest_of(chunks(), &[77]).is_none(), "not a position of this listing");
-        assert!(rest_of(chunks(), &[1, 1]).is_none(), "not of one brick");
+        assert!(rest_of(chunks(), &[1, 1]).is_none(), "not of brick 1");
+    }
+
+    #[test]
+    fn a_listing_of_several_bricks_goes_on_behind_a_position_in_each() {
+        let chunks = || vec![on(0, 1..4), on(2, 1..3), on(0, 4..6), on(2, 3..5)];
+        for (first, second) in (0..6).flat_map(|first| (0..5).map(move |second| (first, second))) {
+            let rest = rest_of(chunks(), &[first, 0, second]).expect("it is in the listing");
+            let left = |brick| {
+                let its: Vec<_> =
+                    rest.iter().filter(|chunk| chunk.brick() == brick).cloned().collect();
+                cookies(&its)
+            };
+            assert_eq!(left(0), (first + 1..6).collect::<Vec<_>>(), "{first} {second}");
+            assert_eq!(left(2), (second + 1..5).collect::<Vec<_>>(), "{first} {second}");
+        }
+        let rest = rest_of(chunks(), &[5]).expect("a brick was added since");
+        assert_eq!(cookies(&rest), [1, 2, 3, 4]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::run::Op;
 use crate::tree::{EXCHANGE, Tree, key};
 use crate::world::{World, apply};
 
-const SEEDS: u64 = 300;
+const SEEDS: u64 = 150;
 const OPERATIONS: usize = 100;
 
 #[test]

@@ -267,17 +267,26 @@ fn how_many_round_trips_an_operation_takes() {
         while world.deliver() {}
         world.batches_of_last()
     };
-    let name = Thing::Nothing;
-    let rename = |from: (MemberId, Thing), to| {
-        trips(Scenario::Rename { from, to: (to, name), is_other_dir: false })
+    let rename = |from: (MemberId, Thing), to: (MemberId, Thing)| {
+        trips(Scenario::Rename { from, to, is_other_dir: false })
     };
+    let (body, nothing) = (Thing::Body, Thing::Nothing);
     assert_eq!(trips(Scenario::Mkdir(0)), 1);
-    assert_eq!(trips(Scenario::Unlink(0, Thing::Body)), 1);
+    assert_eq!(trips(Scenario::Unlink(0, body)), 1);
+    assert_eq!(trips(Scenario::Link(0, body)), 1);
     assert_eq!(trips(Scenario::Rmdir(0, Thing::NewDir)), 1);
-    assert_eq!(rename((0, Thing::Body), 0), 1, "one member");
+    assert_eq!(rename((0, body), (0, nothing)), 1, "one member");
+    assert_eq!(trips(Scenario::Create(1)), 2 + COPY_TRIPS, "then the home's times");
     assert_eq!(trips(Scenario::Unlink(0, Thing::File(1))), 2, "then the hidden name");
-    assert_eq!(trips(Scenario::Rmdir(0, Thing::Dir)), 6, "asked, held, sealed, sealed, done, gone");
-    assert_eq!(rename((2, Thing::Body), 1), 5 + COPY_TRIPS);
+    assert_eq!(trips(Scenario::Link(1, body)), 4 + COPY_TRIPS, "held, linked, placed, finished");
+    assert_eq!(trips(Scenario::Chmod(Thing::Dir)), 5, "marked, set, read, copied, forgotten");
+    assert_eq!(trips(Scenario::Rmdir(0, Thing::Dir)), 6, "asked, held, 2 seals, done, finished");
+    assert_eq!(rename((2, body), (1, body)), 4, "held, leaving, placed, finished");
+    assert_eq!(rename((1, body), (2, body)), 5, "held twice");
+    assert_eq!(rename((2, Thing::Dir), (1, Thing::Dir)), 6, "2 seals more");
+    let from = (2, Thing::Dir);
+    let is_moved = trips(Scenario::Rename { from, to: (1, nothing), is_other_dir: true });
+    assert_eq!(is_moved, 4 + 2 + 2, "the tree held, prepared at home, two directories above");
 }
 
 /// What it takes to make a copy of a directory: a refusal, ticket, home, copy.

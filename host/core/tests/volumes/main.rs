@@ -7,8 +7,15 @@
 //! - [`run`]: an operation under way, as a gateway leads it.
 //! - [`world`]: gateways, members, requests on their way, faults; [`check`]: what must hold at the end.
 //! - [`plant`]: faults of a member, to see that they are found.
-//! - [`alone`]: one operation at a time, as every program expects it; [`crashes`]: each operation, interrupted at
-//!   each step; [`mixed`]: at random.
+//! - [`alone`]: one operation at a time; [`crashes`]: each operation, interrupted at each step; [`mixed`]:
+//!   at random.
+
+#![allow(clippy::panic, reason = "a model that meets the impossible has a bug of its own")]
+#![allow(
+    clippy::large_enum_variant,
+    clippy::result_large_err,
+    reason = "messages of a model are few and short-lived"
+)]
 
 mod alone;
 mod check;

@@ -31,8 +31,8 @@ struct Odds {
 }
 
 fn odds(rng: &mut fastrand::Rng) -> Odds {
-    // A third of the runs without faults, in which only what is done at once gets in each other's way.
-    let faults = [0, 4, 12][rng.usize(..3)];
+    // A quarter of the runs without faults, in which only what is done at once gets in each other's way.
+    let faults = [0, 4, 12, 30][rng.usize(..4)];
     Odds {
         begin: 150,
         redo: if faults == 0 { 2 } else { 30 },
@@ -78,8 +78,8 @@ fn known_place(world: &mut World) -> Place {
 const MIXES: [[u32; 7]; 4] = [
     // create, mkdir, unlink, rmdir, link, rename, chmod
     [4, 4, 2, 2, 2, 5, 1],
-    [3, 5, 2, 6, 0, 1, 0],
-    [3, 3, 0, 1, 0, 0, 8],
+    [6, 3, 2, 10, 0, 0, 0],
+    [6, 1, 0, 0, 0, 0, 8],
     [0, 6, 0, 1, 0, 12, 0],
 ];
 
@@ -140,7 +140,7 @@ pub(crate) fn any_world(seed: u64, plant: Option<Plant>) -> World {
     };
     let mut world = World::new(seed, members, root, plant);
     world.mix = seed as usize % MIXES.len();
-    world.names = if seed.is_multiple_of(3) { 2 } else { NAMES.len() };
+    world.names = if world.mix == 3 { 2 } else { NAMES.len() };
     world
 }
 
@@ -212,8 +212,11 @@ pub(crate) fn finish(world: &mut World, has_faults: bool) {
     while world.lapse() {}
     drain(world);
     for _ in 0..100 {
-        let members = 0..world.members.len();
-        if !members.fold(false, |any, member| world.redo(0, member, false) || any) {
+        let mut is_any_left = false;
+        for member in 0..world.members.len() {
+            is_any_left |= world.redo(0, member, false);
+        }
+        if !is_any_left {
             break;
         }
         drain(world);
@@ -261,7 +264,7 @@ fn whatever_happens_no_change_is_lost_and_no_name_is_there_twice() {
     for seed in seeds() {
         let told = Told(seed);
         let world = run(seed, None);
-        if is_one || std::env::var_os("TRACE").is_some() && !violations(&world).is_empty() {
+        if is_one {
             world.trace.iter().for_each(|line| eprintln!("{line}"));
         }
         assert_eq!(violations(&world), [""; 0], "seed {seed}");
@@ -280,11 +283,12 @@ fn whatever_happens_no_change_is_lost_and_no_name_is_there_twice() {
 
 #[test]
 fn every_planted_fault_is_found() {
+    let only = std::env::var("PORTCULLIS_PLANT").unwrap_or_default();
     let found = |plant: Plant, seed: u64| {
         let run = AssertUnwindSafe(|| violations(&run(seed, Some(plant))).is_empty());
         !catch_unwind(run).unwrap_or(false)
     };
-    for &plant in PLANTS {
+    for &plant in PLANTS.iter().filter(|plant| format!("{plant:?}").contains(&only)) {
         let seed = (0..SEEDS_TO_FIND).find(|&seed| found(plant, seed));
         eprintln!("{plant:?}: seed {seed:?}");
         assert!(seed.is_some(), "{plant:?} is not found in {SEEDS_TO_FIND} seeds");

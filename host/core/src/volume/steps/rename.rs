@@ -43,6 +43,8 @@ pub(super) struct Names {
 struct Records {
     from: Record,
     to: Option<Record>,
+    /// What the old name loses is prepared.
+    is_leaving: bool,
 }
 
 pub(super) async fn rename(
@@ -121,7 +123,7 @@ async fn on_several(
         Change::Move { from, to, replaced: to_handle }
     } else {
         // The hold of the old name may have ended with its member's life, and another be there now.
-        if leave(transaction, from, link).await? != records.from {
+        if !records.is_leaving && leave(transaction, from, link).await? != records.from {
             return Err(Status::Busy.into());
         }
         let pointer = pointer(&records.from.what, link);
@@ -152,15 +154,15 @@ async fn hold(
     if from.arbiter() > to.arbiter() {
         let to = hold_name(transaction, to, Purpose::Replace).await?;
         let from = leave(transaction, from, link).await?;
-        Ok(Records { from, to })
+        Ok(Records { from, to, is_leaving: true })
     } else if order(&from) < order(&to) {
         let from = hold_name(transaction, from, Purpose::Take).await?;
         let to = hold_name(transaction, to, Purpose::Replace).await?;
-        Ok(Records { from: from.ok_or(Status::NotFound)?, to })
+        Ok(Records { from: from.ok_or(Status::NotFound)?, to, is_leaving: false })
     } else {
         let to = hold_name(transaction, to, Purpose::Replace).await?;
         let from = hold_name(transaction, from, Purpose::Take).await?;
-        Ok(Records { from: from.ok_or(Status::NotFound)?, to })
+        Ok(Records { from: from.ok_or(Status::NotFound)?, to, is_leaving: false })
     }
 }
 

@@ -239,6 +239,7 @@ fn answers(request: &Request, reply: &Reply) -> bool {
         (Request::Lookup { .. }, Reply::Entry(_))
             | (Request::Getattr { .. }, Reply::Attr(_))
             | (Request::Getattrs { .. }, Reply::Entries(_))
+            | (Request::Mutate { .. }, Reply::Mutated { .. })
             | (Request::Readlink { .. }, Reply::Target(_))
             | (Request::Open { .. }, Reply::Opened { .. })
             | (

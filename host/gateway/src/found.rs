@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use portcullis_core::Entry;
+use portcullis_core::volume::Told;
 use portcullis_core::watch::Change;
-use portcullis_wire::message::{Caller, Failure, Mutated, Mutation, SetAttr};
+use portcullis_core::{Entry, Status};
+use portcullis_wire::message::{Caller, Failure, Mutated, Mutation, SetAttr, Verb};
 use portcullis_wire::{Reply, Request};
 
 use crate::brick_call::Fault;
@@ -23,14 +24,22 @@ impl Session {
         result: &mut Mutated,
         changes: &mut Vec<Change>,
     ) -> Result<(), Failure> {
-        let (Mutation::Create { flags, .. }, Mutated::Entry(entry)) = (&asked.mutation, &*result)
+        let (Mutation::Create { dir, name, flags, .. }, Mutated::Told(Told::Elsewhere)) =
+            (&asked.mutation, &*result)
         else {
             return Ok(());
         };
-        let (handle, flags) = (entry.handle, *flags);
-        let brick = self.volume.bricks.of(&handle);
-        let Reply::Opened { file, mut attr } = self.open(handle, flags).await? else {
-            return Err(brick.nonsense(portcullis_wire::message::Verb::Open));
+        let (volume, flags) = (&self.volume, *flags);
+        let found = volume.ask_name(dir, name, volume.bricks.deadline()).await;
+        let entry = match found {
+            Ok(Reply::Entry(entry)) => entry,
+            // It was removed in between: asked again, the file is made.
+            Err(failure) if failure.status == Status::NotFound => return Err(Status::Busy.into()),
+            Ok(_) => return Err(asked.brick.nonsense(Verb::Lookup)),
+            Err(failure) => return Err(failure),
+        };
+        let Reply::Opened { file, mut attr } = self.open(entry.handle, flags).await? else {
+            return Err(volume.bricks.of(&entry.handle).nonsense(Verb::Open));
         };
         if flags & O_TRUNC != 0 {
             match self.truncate(file, &asked.caller, changes).await {
@@ -42,7 +51,7 @@ impl Session {
                 }
             }
         }
-        let entry = Entry { attr: Some(attr), kind: attr.kind(), ..entry.clone() };
+        let entry = Entry { attr: Some(attr), kind: attr.kind(), ..entry };
         *result = Mutated::Created { entry, file };
         Ok(())
     }

@@ -5,7 +5,10 @@
 //! - Each is one change at the member: done or not done, whatever happens to the member meanwhile.
 //!   What it does to the file system in several steps it notes first, and puts right at its start,
 //!   before it answers anybody.
-//! - Each may be asked again with the same transaction, and then changes nothing more.
+//! - Each may be asked again with the same transaction, and then changes nothing more. Those that are a
+//!   whole operation (`Mkdir`, `Unlink`, `Rmdir`, `Rename`, `Link`) are repeated by their number, as any
+//!   mutation is ([`replay`](crate::replay)).
+//! - Any may arrive late, when whoever asked is gone and others have gone on.
 //! - `Prepare`, `Commit` and `Finish` are on stable storage when they are answered.
 //! - A name is **held** by a transaction that has a hold of it, a [`Preparation::Leave`], or an
 //!   [`Intent`](super::Intent) with it. Who would change a held name waits, and is told `InUse`
@@ -172,7 +175,7 @@ pub enum Ask {
         /// The directory, not the root.
         id: DirId,
     },
-    /// Begins to make a copy of a directory. Told: [`Told::Ticket`], or [`Told::Done`] where there is
+    /// Begins to make a copy of a directory; waits while it is sealed here. Told: [`Told::Ticket`], or [`Told::Done`] where there is
     /// a copy. Tickets are in memory; one is no longer good when the directory is sealed here, or
     /// [`Ask::SetCopy`] came.
     ExpectCopy {

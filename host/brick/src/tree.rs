@@ -108,6 +108,9 @@ impl Tree {
         self.mutator.sweep(now);
         self.orphans.sweep(now);
         self.locks.sweep(now);
+        if let Some(member) = self.handles.member() {
+            member.holds().sweep(now);
+        }
         let sessions = || self.watching.grantor().sessions();
         self.lease_note.clear_if(|| sessions() == 0);
         if sessions() == 0 {

@@ -88,12 +88,12 @@ fn asked(member: &Member, root: &Handle, ask: &Ask) -> (Vec<NameOf>, Option<TxId
         | Ask::Settle { tx }
         | Ask::Forget { tx, version: None } => in_turn(tx, Vec::new()),
         Ask::Parent { id } => (vec![parent_of(id)], None),
-        Ask::Enlist { id, .. } | Ask::ReadCopy { id } => (vec![attributes_of(&id.handle())], None),
+        Ask::Enlist { id, .. } | Ask::ReadCopy { id } | Ask::ExpectCopy { id } => {
+            (vec![attributes_of(&id.handle())], None)
+        }
         Ask::Mark { tx, id } => in_turn(tx, vec![attributes_of(&id.handle())]),
-        Ask::RemoveBody { .. }
-        | Ask::ExpectCopy { .. }
-        | Ask::MakeCopy { .. }
-        | Ask::SetCopy { .. }
-        | Ask::Touch { .. } => (Vec::new(), None),
+        Ask::RemoveBody { .. } | Ask::MakeCopy { .. } | Ask::SetCopy { .. } | Ask::Touch { .. } => {
+            (Vec::new(), None)
+        }
     }
 }

@@ -11,9 +11,10 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant as StdInstant};
 
 use parking_lot::Mutex;
+use portcullis_core::limits::HOLD_MS_MAX;
 use portcullis_core::volume::{DirId, TxId};
 use portcullis_core::{Handle, Status};
 use portcullis_wire::message::Failure;
@@ -52,8 +53,15 @@ pub(crate) fn turn_of(root: &Handle, tx: TxId) -> NameOf {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Holder {
     tx: TxId,
-    /// The session with which it ends; `None` for what is on disk.
-    session: Option<u64>,
+    /// The session with which it ends, and since when; `None` for what is on disk.
+    session: Option<(u64, StdInstant)>,
+}
+
+impl Holder {
+    /// Who holds something for a session from now on.
+    fn of(tx: TxId, session: u64) -> Self {
+        Self { tx, session: Some((session, StdInstant::now())) }
+    }
 }
 
 /// The holds and seals of one brick.
@@ -208,7 +216,7 @@ impl Holds {
     pub(crate) fn hold(&self, name: &NameOf, tx: TxId, session: u64) -> Result<(), Failure> {
         let mut table = self.table.lock();
         table.has_room()?;
-        table.hold(name, Holder { tx, session: Some(session) });
+        table.hold(name, Holder::of(tx, session));
         Ok(())
     }
 
@@ -229,7 +237,7 @@ impl Holds {
             let room = table.has_room();
             if room.is_ok() {
                 let known = table.dirs.get(dir).and_then(|dir| dir.sealed);
-                table.seal(dir, known.unwrap_or(Holder { tx, session: Some(session) }));
+                table.seal(dir, known.unwrap_or_else(|| Holder::of(tx, session)));
             }
             Some(room)
         })
@@ -243,7 +251,7 @@ impl Holds {
         if !is_free || !table.may_seal(dir, tx) || table.has_room().is_err() {
             return false;
         }
-        table.seal(dir, Holder { tx, session: Some(session) });
+        table.seal(dir, Holder::of(tx, session));
         true
     }
 
@@ -295,7 +303,19 @@ impl Holds {
 
     /// Lets go of all that a session holds: it is over.
     pub(crate) fn lose(&self, session: u64) {
-        self.table.lock().let_go(|holder| holder.session == Some(session));
+        let is_of = |holder: &Holder| holder.session.is_some_and(|(of, _)| of == session);
+        self.table.lock().let_go(is_of);
+        self.freed.notify_waiters();
+    }
+
+    /// Lets go of what was held for a session for too long, as of `now`: whoever was to let go of it
+    /// was not heard. Call it now and then.
+    pub(crate) fn sweep(&self, now: StdInstant) {
+        let limit = Duration::from_millis(HOLD_MS_MAX);
+        let is_over = |holder: &Holder| {
+            holder.session.is_some_and(|(_, since)| now.duration_since(since) >= limit)
+        };
+        self.table.lock().let_go(is_over);
         self.freed.notify_waiters();
     }
 
@@ -383,6 +403,19 @@ mod tests {
             assert!(now(holds.enter(vec![name("a")], None)).is_some());
             assert!(is_empty(&holds));
         }
+    }
+
+    #[test]
+    fn what_nobody_lets_go_of_ends_after_a_while_unless_it_is_on_disk() {
+        let holds = Holds::default();
+        holds.hold(&name("a"), A, 7).expect("held");
+        holds.hold(&name("b"), A, 7).expect("held");
+        holds.add(A, &Needed { names: vec![name("b")], sealed: vec![] });
+        let limit = Duration::from_millis(HOLD_MS_MAX);
+        holds.sweep(StdInstant::now() + limit / 2);
+        assert!(holds.is_held(&name("a"), A));
+        holds.sweep(StdInstant::now() + limit);
+        assert!(!holds.is_held(&name("a"), A) && holds.is_held(&name("b"), A));
     }
 
     #[test]

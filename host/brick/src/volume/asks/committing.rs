@@ -49,8 +49,10 @@ impl Asked<'_> {
             return Ok(Told::NotHeld);
         }
         let duties: Vec<Duty> = prepared.iter().map(|member| Duty::Finish { member }).collect();
-        let held =
-            if duties.is_empty() { Vec::new() } else { places.into_iter().cloned().collect() };
+        let held = match change {
+            Change::Place { place, .. } | Change::Move { to: place, .. } => vec![place.clone()],
+            Change::Remove { .. } => Vec::new(),
+        };
         let leaves = Leaves { held, duties };
         let duties = match change {
             Change::Place { place, pointer, uid, replaced } => {

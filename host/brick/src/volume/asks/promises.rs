@@ -171,9 +171,9 @@ impl Asked<'_> {
 
     pub(super) fn finish(&self, tx: TxId, changes: &mut Changes) -> Result<Told, Failure> {
         let transactions = self.member.transactions();
-        let Some(prepared) = transactions.prepared(tx) else { return Ok(Told::Done) };
+        let prepared = transactions.prepared(tx);
         transactions.led(tx, &self.asker.is_closed);
-        for part in &prepared.parts {
+        for part in prepared.iter().flat_map(|prepared| &prepared.parts) {
             match part {
                 Preparation::Leave { place, link } => self.finish_leave(place, *link, changes)?,
                 Preparation::Link { handle, .. } => changes.attr(*handle),
@@ -190,7 +190,9 @@ impl Asked<'_> {
                 }
             }
         }
-        transactions.end_prepared(tx).map_err(failure)?;
+        if prepared.is_some() {
+            transactions.end_prepared(tx).map_err(failure)?;
+        }
         self.member.holds().keep(tx, &transactions.needed(tx));
         Ok(Told::Done)
     }

@@ -29,3 +29,4 @@ mod programs;
 mod retries;
 mod staleness;
 mod trees;
+mod volumes;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use portcullis_core::position::advance;
 use portcullis_core::{Chunk, Handle};
 use portcullis_transport::ReplyStream;
 use portcullis_wire::{ReplyFrame, Request};
@@ -76,13 +77,4 @@ impl Listing {
         self.end = Some(false);
         Err(error)
     }
-}
-
-/// Moves a position to just after entry `index` of `chunk`.
-pub(crate) fn advance(after: &mut Vec<u64>, chunk: &Chunk, index: usize) {
-    let brick = usize::from(chunk.brick());
-    if after.len() <= brick {
-        after.resize(brick + 1, 0);
-    }
-    after[brick] = chunk.cookie(index);
 }

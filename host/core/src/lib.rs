@@ -6,8 +6,10 @@
 //! - [`attr`], [`handle`], [`entry`]: the vocabulary: attributes, handles, entries.
 //! - [`chunk`]: a packed run of a listing; one layout on the wire, in the cache and in the mount.
 //! - [`cache`]: the dentry cache with its single-flight fills and its fence against late fills.
+//! - [`position`]: how far a listing has come, and what is listed before the brick's own order.
 //! - [`scan`]: a listing on its way from a brick, shared by all who list the same directory.
 //! - [`eviction`]: what an eviction policy sees and answers, and the native policies.
+//! - [`prefetch`]: which directories are listed before anybody asks, and the native policies.
 //! - [`watch`]: watches and leases: how a change reaches everyone who cached what it makes untrue.
 //! - [`replay`]: a request that is asked again is applied once.
 //! - [`volume`]: a file tree on several bricks: who has what, and how they change it together.
@@ -21,6 +23,8 @@ pub mod entry;
 pub mod eviction;
 pub mod handle;
 pub mod limits;
+pub mod position;
+pub mod prefetch;
 pub mod replay;
 pub mod scan;
 pub mod status;

@@ -25,6 +25,20 @@ pub const COPY_TRIES_MAX: usize = 16;
 pub const HOLD_MS_MAX: u64 = 60_000;
 /// How deep below the root a directory can be moved in a volume of several bricks.
 pub const DIR_DEPTH_MAX: usize = 64 * 1024;
+/// Cookies of a position, and brick numbers that chunks may have: those of bricks, and the highest ones
+/// of names that were learnt.
+pub const POSITION_COOKIES_MAX: usize = 256;
+/// Names of one directory that a tier lists before the brick's own order, since it learnt of them
+/// after it listed the directory; each has one of the highest brick numbers.
+pub const LEARNT_NAMES_MAX: usize = 32;
+/// Entries of a cached run from which its attributes are an object of their own: those of fewer
+/// would give back less than the object takes.
+pub const RUN_SPLIT_ENTRIES_MIN: usize = 16;
+/// Entries of a cached listing whose attributes may be missing and are asked for one by one; with
+/// more, and more than one in [`LISTING_MISSING_SHARE`], the directory is listed again.
+pub const LISTING_MISSING_MAX: usize = 1024;
+/// See [`LISTING_MISSING_MAX`].
+pub const LISTING_MISSING_SHARE: usize = 32;
 
 /// Largest frame on a stream, header excluded.
 pub const FRAME_LEN_BYTES_MAX: usize = 1024 * 1024;
@@ -119,6 +133,26 @@ pub const FENCE_MARKS_MAX: usize = 4096;
 /// Events or touched objects of one shard after which the driver is woken.
 pub const EVENTS_WAKE: usize = 256;
 
+/// Directories that a prefetch policy goes ahead of a walk at first,
+pub const PREFETCH_WINDOW_DIRS_MIN: usize = 8;
+/// and at most.
+pub const PREFETCH_WINDOW_DIRS_MAX: usize = 256;
+/// Walks of one client that are followed at once.
+pub const PREFETCH_WALKS_MAX: usize = 8;
+/// Directories of all walks of one client that are known and still to come; of what comes beyond
+/// nothing is fetched ahead.
+pub const PREFETCH_DIRS_MAX: usize = 16 * 1024;
+/// Directories that one mount lists ahead at once.
+pub const PREFETCH_REQUESTS_MAX: usize = 128;
+/// Directories that a gateway lists ahead at a brick at once, for all clients.
+pub const PREFETCH_SCANS_MAX: usize = 64;
+/// What was fetched ahead and not used yet takes at most one part in this many of a cache.
+pub const PREFETCH_CACHE_SHARE: u64 = 4;
+/// As [`PREFETCH_CACHE_SHARE`], of the cache of a gateway and for one of its clients.
+pub const PREFETCH_CLIENT_SHARE: u64 = 16;
+/// Entries of directories that were listed ahead for one client and not used yet.
+pub const PREFETCH_ENTRIES_MAX: u64 = 256 * 1024;
+
 /// Largest policy component that is loaded.
 pub const POLICY_COMPONENT_LEN_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Memory a policy may take, if half of the cache it serves is not more.
@@ -179,6 +213,8 @@ const _: () = assert!(POLICY_VICTIMS_MAX * size_of::<u64>() < POLICY_ANSWER_LEN_
 const _: () = assert!(POLICY_STACK_BYTES_MAX * 4 <= POLICY_THREAD_STACK_BYTES);
 const _: () = assert!(CACHE_SHARDS.is_power_of_two());
 const _: () = assert!(BRICKS_MAX <= u64::BITS as usize);
+const _: () = assert!(PREFETCH_REQUESTS_MAX * 2 <= REQUESTS_IN_FLIGHT_MAX as usize);
+const _: () = assert!(BRICKS_MAX <= POSITION_COOKIES_MAX - LEARNT_NAMES_MAX);
 const _: () = assert!(LEASE_MS + LEASE_MS / 4 <= LEASE_HELD_MS);
 const _: () = assert!(LEASE_RENEW_MS * 3 < LEASE_MS);
 // A gateway gives up a client early enough to keep its own session, also with clocks that drift.

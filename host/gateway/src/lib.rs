@@ -2,7 +2,7 @@
 //!
 //! One request's way: [`service`] counts it and finds its verb; [`volume`] asks the cache; a miss
 //! becomes a fill ([`fills`]), a listing a shared scan ([`scans`], as one client gets it:
-//! [`listing`]). A mutation is passed through by [`mutate`] and taken in by [`effects`]. A
+//! [`listing`]); [`ahead`] begins scans before a client asks. A mutation is passed through by [`mutate`] and taken in by [`effects`]. A
 //! [`session`] is one client's connection; its open files ([`session_files`], each an [`open_file`])
 //! are read by [`reads`], locked by [`locks`] ([`held_locks`], [`lockers`]), and asked for the rest
 //! by [`file_calls`]; [`clients`] has all of them. [`brick_link`] is the way to the brick,
@@ -16,6 +16,7 @@
 //! one; a client costs bounded memory and delays nobody beyond its lease.
 
 mod admin;
+mod ahead;
 mod asks;
 mod brick_call;
 mod brick_link;
@@ -65,6 +66,7 @@ use std::time::Duration;
 use portcullis_core::cache::CacheConfig;
 use portcullis_core::eviction::PolicyLimits;
 use portcullis_core::limits::{BRICKS_MAX, CACHE_BYTES_MIN};
+use portcullis_core::prefetch::PrefetchChoice;
 use portcullis_policy::{EvictionDriver, LoadedPolicy};
 use portcullis_transport::{Identity, Server};
 use tokio::net::TcpListener;
@@ -76,6 +78,7 @@ pub use portcullis_policy::PolicyChoice;
 
 pub use crate::error::GatewayError;
 
+use crate::ahead::AheadShared;
 use crate::brick_link::BrickLink;
 use crate::bricks::Bricks;
 use crate::clock::Clock;
@@ -104,6 +107,8 @@ pub struct GatewayConfig {
     pub max_age_ms: u64,
     /// What decides what leaves the cache.
     pub eviction: PolicyChoice,
+    /// What is listed at the brick before a client asks for it.
+    pub prefetch: PrefetchChoice,
     /// Where health and metrics are served over HTTP; nowhere if `None`.
     pub admin: Option<SocketAddr>,
     /// How long a brick may take for an answer, or for the next part of one.
@@ -120,6 +125,7 @@ impl GatewayConfig {
             cache_bytes: CACHE_BYTES_DEFAULT,
             max_age_ms: MAX_AGE_MS_DEFAULT,
             eviction: PolicyChoice::default(),
+            prefetch: PrefetchChoice::default(),
             admin: None,
             brick_timeout_ms: BRICK_TIMEOUT_MS_DEFAULT,
         }
@@ -174,7 +180,8 @@ impl Gateway {
         let cache = Arc::new(Cache::new(cache));
         let driver = EvictionDriver::start(cache.clone(), policy);
         let driver = Arc::new(driver.map_err(GatewayError::PolicyThread)?);
-        let volume = Arc::new(Volume::new(cache, bricks, capacity_bytes, clock));
+        let ahead = AheadShared::new(config.prefetch, random());
+        let volume = Arc::new(Volume::new(cache, bricks, ahead, capacity_bytes, clock));
         let observer = Arc::new(Observer::new(volume.clone(), driver.clone()));
         Ok(Self { server, address, admin, volume, observer, driver })
     }

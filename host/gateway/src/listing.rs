@@ -1,16 +1,23 @@
 //! A listing as one client gets it: chunks from the cache, from a shared scan or from the bricks.
 //!
-//! The client's position (one cookie a brick) is the only thing that lasts: wherever the chunks
-//! come from, the listing can go on from elsewhere after any of them. It does so when the client
-//! is slow or a shared scan has passed it by.
+//! The client's position (one cookie a brick, `core::position`) is the only thing that lasts:
+//! wherever the chunks come from, the listing can go on from elsewhere after any of them. It does
+//! so when the client is slow or a shared scan has passed it by.
+//!
+//! The cache may know the names and not all the attributes. Those that are missing are asked for one
+//! by one, side by side, before their chunk is sent.
 //!
 //! A client that caches watches the names from before anything is read, and each entry's attributes
 //! as its chunk passes; those that changed after they were read are taken from the cache, or left
 //! out.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 
-use portcullis_core::limits::BRICKS_MAX;
+use portcullis_core::cache::ListedChunk;
+use portcullis_core::limits::POSITION_COOKIES_MAX;
+use portcullis_core::position::{Delivered, advance, is_start, of_bricks};
 use portcullis_core::scan::Step;
 use portcullis_core::watch::{Reading, Watched};
 use portcullis_core::{Attr, Chunk, ChunkBuilder, EntryRef, Handle, Status};
@@ -18,6 +25,7 @@ use portcullis_transport::ReplySink;
 use portcullis_wire::message::Failure;
 use portcullis_wire::{Reply, Request};
 
+use crate::ahead::Ahead;
 use crate::merged::{Merged, Piece};
 use crate::outflow::{Interrupt, send};
 use crate::scans::{Joined, Reader};
@@ -25,13 +33,15 @@ use crate::volume::Volume;
 
 /// Where chunks come from.
 enum Source {
-    Cached(std::vec::IntoIter<Chunk>),
+    Cached(std::vec::IntoIter<ListedChunk>),
     Scan(Reader),
-    Bricks(Box<Merged>),
+    /// With the names that came before those in the order of the bricks.
+    Bricks(Box<Merged>, Delivered),
 }
 
 enum Next {
-    Chunk(Chunk),
+    /// Entries, and those of them whose attributes are to be asked for, a bit each.
+    Chunk(Chunk, u128),
     End {
         complete: bool,
     },
@@ -40,16 +50,19 @@ enum Next {
 }
 
 impl Volume {
-    /// Sends the entries of `dir` after a position; answers whether that is all of them.
+    /// Sends the entries of `dir` after a position; answers whether that is all of them. `ahead` is
+    /// told of it.
     pub(crate) async fn list(
         self: &Arc<Self>,
         watched: Option<&Watched>,
         dir: Handle,
         after: Vec<u64>,
+        ahead: Option<&Arc<Ahead>>,
         reply: &mut ReplySink,
     ) -> Result<bool, Interrupt> {
-        if after.len() > BRICKS_MAX {
-            let detail = format!("a position of {} bricks, over {BRICKS_MAX}", after.len());
+        if after.len() > POSITION_COOKIES_MAX {
+            let detail =
+                format!("a position of {} cookies, over {POSITION_COOKIES_MAX}", after.len());
             return Err(Failure::new(Status::InvalidArgument, detail).into());
         }
         if let Some(watched) = watched {
@@ -57,8 +70,7 @@ impl Volume {
         }
         let mut reading = self.watching.grantor().read();
         let mut position = after;
-        let from_start = position.iter().all(|&cookie| cookie == 0);
-        let mut source = if from_start && self.may_cache() {
+        let mut source = if is_start(&position) && self.may_cache() {
             Some(match self.join_scan(dir) {
                 Joined::Cached(chunks) => Source::Cached(chunks.into_iter()),
                 Joined::Scan(reader) => Source::Scan(reader),
@@ -66,6 +78,9 @@ impl Volume {
         } else {
             None
         };
+        let is_cached = matches!(source, Some(Source::Cached(_)));
+        let ahead = ahead.filter(|_| source.is_some());
+        let entered = ahead.map(|ahead| ahead.enter(dir, is_cached));
         loop {
             let from = match &mut source {
                 Some(from) => from,
@@ -78,8 +93,14 @@ impl Volume {
                 self.note(&Request::List { dir, after: Vec::new() }, failure);
             });
             match next? {
-                Next::Chunk(chunk) => {
-                    advance(&mut position, &chunk);
+                Next::Chunk(chunk, missing) => {
+                    advance(&mut position, &chunk, chunk.count() - 1);
+                    let Some(chunk) = from.leave_out(chunk) else { continue };
+                    entered.iter().for_each(|entered| entered.told(&chunk));
+                    let chunk = match missing {
+                        0 => chunk,
+                        _ => self.complete_attrs(watched, chunk, missing).await,
+                    };
                     let chunk = match watched {
                         Some(watched) => self.watch_entries(watched, reading, chunk).await,
                         None => chunk,
@@ -120,6 +141,34 @@ impl Volume {
         with_attrs(chunk, &attrs)
     }
 
+    /// A chunk with the attributes that are `missing` from it, a bit an entry, as far as they can be
+    /// had.
+    async fn complete_attrs(
+        self: &Arc<Self>,
+        watched: Option<&Watched>,
+        chunk: Chunk,
+        missing: u128,
+    ) -> Chunk {
+        let mut attrs: Vec<_> = chunk.entries().map(|entry| entry.attr).collect();
+        let mut reads = Vec::new();
+        for entry in (0..chunk.count()).filter(|entry| missing >> entry & 1 != 0) {
+            let mut read = Box::pin(self.getattr(watched, chunk.entry(entry).handle));
+            // Begun: all are under way before the first is waited for.
+            let begun = poll_fn(|cx| Poll::Ready(read.as_mut().poll(cx))).await;
+            reads.push((entry, begun, read));
+        }
+        for (entry, begun, read) in reads {
+            let read = match begun {
+                Poll::Ready(read) => read,
+                Poll::Pending => read.await,
+            };
+            if let Ok(Reply::Attr(attr)) = read {
+                attrs[entry] = Some(attr);
+            }
+        }
+        with_attrs(chunk, &attrs)
+    }
+
     /// The attributes of a file, if they are known without waiting. Otherwise they are on their way:
     /// the client is about to ask for them.
     async fn known_attr(self: &Arc<Self>, watched: &Watched, handle: Handle) -> Option<Attr> {
@@ -139,31 +188,40 @@ impl Volume {
     /// A source of the entries after a position, for one client alone.
     fn resume(self: &Arc<Self>, dir: Handle, position: &[u64]) -> Source {
         if self.may_cache()
-            && let Some(chunks) = self.cache.list(self.now_ms(), &dir)
-            && let Some(rest) = rest_of(chunks, position)
+            && let Some(rest) = self.cache.list(self.now_ms(), &dir, position)
         {
             return Source::Cached(rest.into_iter());
         }
-        Source::Bricks(Box::new(Merged::new(self, dir, position)))
+        let merged = Merged::new(self, dir, of_bricks(position));
+        Source::Bricks(Box::new(merged), Delivered::of(position))
     }
 }
 
 impl Source {
     async fn next(&mut self) -> Result<Next, Failure> {
         match self {
-            Source::Cached(chunks) => {
-                Ok(chunks.next().map_or(Next::End { complete: true }, Next::Chunk))
-            }
+            Source::Cached(chunks) => Ok(match chunks.next() {
+                Some(ListedChunk { chunk, missing }) => Next::Chunk(chunk, missing),
+                None => Next::End { complete: true },
+            }),
             Source::Scan(reader) => match reader.next().await {
-                Step::Chunk(chunk) => Ok(Next::Chunk(chunk)),
+                Step::Chunk(chunk) => Ok(Next::Chunk(chunk, 0)),
                 Step::End(Ok(complete)) => Ok(Next::End { complete }),
                 Step::End(Err(failure)) => Err(failure),
                 Step::Wait | Step::Passed => Ok(Next::Elsewhere),
             },
-            Source::Bricks(merged) => match merged.next().await? {
-                Piece::Chunk(chunk) => Ok(Next::Chunk(chunk)),
+            Source::Bricks(merged, _) => match merged.next().await? {
+                Piece::Chunk(chunk) => Ok(Next::Chunk(chunk, 0)),
                 Piece::End { complete } => Ok(Next::End { complete }),
             },
+        }
+    }
+
+    /// A chunk without the entries that came before; `None` where it has no others.
+    fn leave_out(&self, chunk: Chunk) -> Option<Chunk> {
+        match self {
+            Source::Bricks(_, delivered) => delivered.leave_out(chunk),
+            Source::Cached(_) | Source::Scan(_) => Some(chunk),
         }
     }
 
@@ -192,112 +250,11 @@ fn with_attrs(chunk: Chunk, attrs: &[Option<Attr>]) -> Chunk {
     build(true).or_else(|| build(false)).unwrap_or(chunk)
 }
 
-/// Moves a position behind the last entry of a chunk.
-fn advance(position: &mut Vec<u64>, chunk: &Chunk) {
-    let brick = usize::from(chunk.brick());
-    if position.len() <= brick {
-        position.resize(brick + 1, 0);
-    }
-    position[brick] = chunk.cookie(chunk.count() - 1);
-}
-
-/// What is left of a whole listing after a position; `None` where the position is not in it. Chunks
-/// of one brick are in its order; a brick that the position does not reach has all of its own left.
-fn rest_of(mut chunks: Vec<Chunk>, position: &[u64]) -> Option<Vec<Chunk>> {
-    for (brick, &cookie) in position.iter().enumerate().filter(|(_, cookie)| **cookie != 0) {
-        let is_its = |chunk: &Chunk| usize::from(chunk.brick()) == brick;
-        let ends_there = |chunk: &Chunk| chunk.cookie(chunk.count() - 1) == cookie;
-        let has_it = |chunk: &Chunk| entry_at(chunk, cookie).is_some();
-        // Nearly always a position is the end of a chunk.
-        let at = chunks
-            .iter()
-            .position(|chunk| is_its(chunk) && ends_there(chunk))
-            .or_else(|| chunks.iter().position(|chunk| is_its(chunk) && has_it(chunk)))?;
-        let rest = rest_of_chunk(&chunks[at], cookie);
-        let mut number = 0;
-        chunks.retain(|chunk| {
-            number += 1;
-            number > at + 1 || !is_its(chunk)
-        });
-        if let Some(rest) = rest {
-            // Before the others of its brick; where among those of other bricks does not matter.
-            chunks.insert(0, rest);
-        }
-    }
-    Some(chunks)
-}
-
-fn entry_at(chunk: &Chunk, cookie: u64) -> Option<usize> {
-    (0..chunk.count()).find(|&entry| chunk.cookie(entry) == cookie)
-}
-
-/// The entries of a chunk behind the one with this cookie; `None` where there are none.
-fn rest_of_chunk(chunk: &Chunk, cookie: u64) -> Option<Chunk> {
-    let mut builder = ChunkBuilder::default();
-    for entry in chunk.entries().skip(entry_at(chunk, cookie)? + 1) {
-        // What fitted a chunk fits one again.
-        builder.push(&entry);
-    }
-    builder.finish(chunk.brick())
-}
-
 #[cfg(test)]
 mod tests {
     use portcullis_core::FileKind;
 
     use super::*;
-
-    fn chunk(cookies: std::ops::Range<u64>) -> Chunk {
-        on(0, cookies)
-    }
-
-    fn on(brick: u16, cookies: std::ops::Range<u64>) -> Chunk {
-        let mut builder = ChunkBuilder::default();
-        for cookie in cookies {
-            let name = format!("name-{cookie}");
-            assert!(builder.push(&EntryRef {
-                name: name.as_bytes(),
-                handle: Handle::new(&cookie.to_le_bytes()).expect("8 bytes"),
-                attr: None,
-                kind: FileKind::Regular,
-                target: None,
-                cookie,
-            }));
-        }
-        builder.finish(brick).expect("entries")
-    }
-
-    fn cookies(chunks: &[Chunk]) -> Vec<u64> {
-        chunks.iter().flat_map(|chunk| chunk.entries().map(|entry| entry.cookie)).collect()
-    }
-
-    #[test]
-    fn a_listing_goes_on_after_any_entry_of_it() {
-        let chunks = || vec![chunk(1..4), chunk(4..5), chunk(5..9)];
-        for after in 0..9 {
-            let rest = rest_of(chunks(), &[after]).expect("it is in the listing");
-            assert_eq!(cookies(&rest), (after + 1..9).collect::<Vec<_>>(), "after {after}");
-        }
-        assert!(rest_of(chunks(), &[77]).is_none(), "not a position of this listing");
-        assert!(rest_of(chunks(), &[1, 1]).is_none(), "not of brick 1");
-    }
-
-    #[test]
-    fn a_listing_of_several_bricks_goes_on_behind_a_position_in_each() {
-        let chunks = || vec![on(0, 1..4), on(2, 1..3), on(0, 4..6), on(2, 3..5)];
-        for (first, second) in (0..6).flat_map(|first| (0..5).map(move |second| (first, second))) {
-            let rest = rest_of(chunks(), &[first, 0, second]).expect("it is in the listing");
-            let left = |brick| {
-                let its: Vec<_> =
-                    rest.iter().filter(|chunk| chunk.brick() == brick).cloned().collect();
-                cookies(&its)
-            };
-            assert_eq!(left(0), (first + 1..6).collect::<Vec<_>>(), "{first} {second}");
-            assert_eq!(left(2), (second + 1..5).collect::<Vec<_>>(), "{first} {second}");
-        }
-        let rest = rest_of(chunks(), &[5]).expect("a brick was added since");
-        assert_eq!(cookies(&rest), [1, 2, 3, 4]);
-    }
 
     #[test]
     fn only_entries_that_changed_get_other_attributes() {
@@ -319,15 +276,8 @@ mod tests {
         attrs[3] = None;
         attrs[1] = attrs[1].map(|attr| Attr { size_bytes: 77, ..attr });
         let left = with_attrs(chunk.clone(), &attrs);
-        let one = std::slice::from_ref;
-        assert_eq!(cookies(one(&left)), cookies(one(&chunk)));
+        let cookies = |chunk: &Chunk| chunk.entries().map(|entry| entry.cookie).collect::<Vec<_>>();
+        assert_eq!(cookies(&left), cookies(&chunk));
         assert_eq!(left.entries().map(|entry| entry.attr).collect::<Vec<_>>(), attrs);
-    }
-
-    #[test]
-    fn a_position_moves_behind_the_last_entry_received() {
-        let mut position = Vec::new();
-        advance(&mut position, &chunk(3..7));
-        assert_eq!(position, [6]);
     }
 }

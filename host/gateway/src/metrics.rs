@@ -174,6 +174,27 @@ const METRICS: &[Metric] = &[
         |stats, out| out.value(stats.eviction.cpu_ms as f64 / 1e3),
     ),
     gauge(
+        "portcullis_prefetch_policy_info",
+        "Always 1; its label tells the prefetch policy.",
+        |stats, out| out.labelled(&[("name", &stats.prefetch.name)], 1.0),
+    ),
+    counter(
+        "portcullis_prefetch_begun_total",
+        "Directories listed at the brick before a client asked for them.",
+        |stats, out| out.value(stats.prefetch.begun as f64),
+    ),
+    counter(
+        "portcullis_prefetch_outcomes_total",
+        "What became of those, once it is decided; late: a client waited for the rest.",
+        |stats, out| {
+            out.labelled(&[("outcome", "used")], stats.prefetch.used as f64);
+            out.labelled(&[("outcome", "late")], stats.prefetch.late as f64);
+            out.labelled(&[("outcome", "wasted")], stats.prefetch.wasted as f64);
+            out.labelled(&[("outcome", "cancelled")], stats.prefetch.cancelled as f64);
+            out.labelled(&[("outcome", "failed")], stats.prefetch.failed as f64);
+        },
+    ),
+    gauge(
         "portcullis_watch_sessions",
         "Clients that cache and are told of changes.",
         |stats, out| out.value(stats.watch.sessions as f64),

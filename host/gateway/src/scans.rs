@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use portcullis_core::cache::{ListingStamp, ListingTicket};
+use portcullis_core::cache::{ListedChunk, ListingStamp, ListingTicket};
 use portcullis_core::scan::{Scan, Step};
 use portcullis_core::{Chunk, Handle, Status};
 use portcullis_wire::Request;
@@ -61,7 +61,7 @@ struct SharedScan {
 /// Where a listing comes from.
 pub(crate) enum Joined {
     /// The cache knows it whole.
-    Cached(Vec<Chunk>),
+    Cached(Vec<ListedChunk>),
     /// A scan brings it.
     Scan(Reader),
 }
@@ -82,6 +82,15 @@ impl Scans {
 impl Volume {
     /// The listing of `dir` from its start: cached, or joined on its way, or begun.
     pub(crate) fn join_scan(self: &Arc<Self>, dir: Handle) -> Joined {
+        self.join_scan_for(dir, false)
+    }
+
+    /// As [`Volume::join_scan`], where nobody has asked for it; who calls this has a turn already.
+    pub(crate) fn join_scan_ahead(self: &Arc<Self>, dir: Handle) -> Joined {
+        self.join_scan_for(dir, true)
+    }
+
+    fn join_scan_for(self: &Arc<Self>, dir: Handle, is_ahead: bool) -> Joined {
         let mut under_way = self.scans.under_way.lock();
         if let Some(scan) = under_way.get(&dir)
             && scan.stamp.lock().is_none_or(|stamp| self.cache.may_join(stamp))
@@ -89,7 +98,7 @@ impl Volume {
             return Joined::Scan(Reader::new(scan.clone()));
         }
         // Looked at under the lock: a scan that has just ended filled the cache before it left.
-        if let Some(chunks) = self.cache.list(self.now_ms(), &dir) {
+        if let Some(chunks) = self.cache.list(self.now_ms(), &dir, &[]) {
             return Joined::Cached(chunks);
         }
         let scan = Arc::new(SharedScan {
@@ -102,7 +111,8 @@ impl Volume {
         });
         let reader = Reader::new(scan.clone());
         under_way.insert(dir, scan.clone());
-        let producer = Producer { volume: self.clone(), dir, scan, ticket: None, end: None };
+        let volume = self.clone();
+        let producer = Producer { volume, dir, is_ahead, scan, ticket: None, end: None };
         tokio::spawn(producer.run());
         Joined::Scan(reader)
     }
@@ -187,6 +197,8 @@ impl SharedScan {
 struct Producer {
     volume: Arc<Volume>,
     dir: Handle,
+    /// Nobody had asked for it when it began.
+    is_ahead: bool,
     scan: Arc<SharedScan>,
     ticket: Option<ListingTicket>,
     end: Option<Result<bool, Failure>>,
@@ -209,18 +221,25 @@ impl Producer {
 
     async fn produce(&mut self) -> Result<bool, Failure> {
         let volume = self.volume.clone();
-        let turn = timeout_at(volume.bricks.deadline(), volume.scans.turns.acquire());
-        let Ok(_turn) = turn.await else {
-            return Err(volume.bricks.of(&self.dir).late(Verb::List));
-        };
+        let mut turn = None;
+        if !self.is_ahead {
+            let next = timeout_at(volume.bricks.deadline(), volume.scans.turns.acquire());
+            let late = |_| volume.bricks.of(&self.dir).late(Verb::List);
+            turn = Some(next.await.map_err(late)?);
+        }
         let request = Request::List { dir: self.dir, after: Vec::new() };
-        let ticket = volume.cache.begin_listing(&self.dir);
+        let ticket = if self.is_ahead {
+            volume.cache.begin_listing_ahead(&self.dir)
+        } else {
+            volume.cache.begin_listing(&self.dir)
+        };
         *self.scan.stamp.lock() = Some(ticket.stamp());
         self.ticket = Some(ticket);
         let result = self.pass_on(Merged::new(&volume, self.dir, &[])).await;
         if let Err(failure) = &result {
             volume.note(&request, failure);
         }
+        drop(turn);
         result
     }
 

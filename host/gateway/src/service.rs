@@ -148,7 +148,8 @@ impl GatewayService {
         after: Vec<u64>,
         mut reply: ReplySink,
     ) -> Result<(), PeerGone> {
-        let listed = self.volume.list(session.watched(), dir, after, &mut reply).await;
+        let (watched, ahead) = (session.watched(), session.ahead.as_ref());
+        let listed = self.volume.list(watched, dir, after, ahead, &mut reply).await;
         self.end(listed, reply).await
     }
 

@@ -15,6 +15,7 @@ use portcullis_transport::{Recaller, Role, WatchSession};
 use portcullis_wire::Reply;
 use portcullis_wire::message::Failure;
 
+use crate::ahead::Ahead;
 use crate::clients::close_later;
 use crate::session_files::Files;
 use crate::volume::Volume;
@@ -26,6 +27,8 @@ pub(crate) struct Session {
     /// Counts connections.
     pub(crate) number: u64,
     pub(crate) files: Mutex<Files>,
+    /// What is listed before it asks; `None` where nothing is.
+    pub(crate) ahead: Option<Arc<Ahead>>,
     recaller: Recaller,
     /// Which client it is, as far as it said.
     client: OnceLock<u128>,
@@ -40,12 +43,13 @@ pub(crate) struct Session {
 impl Session {
     /// A connection without open files.
     pub(crate) fn new(role: Role, volume: Arc<Volume>, recaller: Recaller) -> Self {
-        let number = volume.clients.number();
+        let (number, ahead) = (volume.clients.number(), Ahead::new(&volume));
         Self {
             role,
             volume,
             number,
             files: Mutex::default(),
+            ahead,
             recaller,
             client: OnceLock::new(),
             watching: OnceLock::new(),
@@ -165,6 +169,7 @@ impl Session {
     /// The connection is gone. Whoever may come back finds its files open for a while.
     pub(crate) fn closed(self: &Arc<Self>) {
         self.gone.store(true, Ordering::SeqCst);
+        self.ahead.iter().for_each(|ahead| ahead.close());
         if self.id().is_some() && !self.detached.load(Ordering::SeqCst) {
             return close_later(self.clone());
         }

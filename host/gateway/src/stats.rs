@@ -76,6 +76,7 @@ impl Observer {
                 invalidated: cache.invalidated,
             },
             eviction: self.eviction(cache.hits_dropped),
+            prefetch: self.volume.ahead.stats(),
             bricks: self.volume.bricks.all().iter().map(|brick| brick.stats()).collect(),
             watch: self.volume.watch_stats(),
             requests: requests

@@ -20,6 +20,7 @@ use portcullis_wire::message::{Failure, Verb};
 use portcullis_wire::{Reply, Request};
 use tokio::sync::oneshot;
 
+use crate::ahead::AheadShared;
 use crate::bricks::Bricks;
 use crate::clients::Clients;
 use crate::clock::Clock;
@@ -52,6 +53,7 @@ pub(crate) struct Volume {
     pub(crate) kept_answers: KeptAnswers,
     pub(crate) owed_touches: OwedTouches,
     pub(crate) scans: Scans,
+    pub(crate) ahead: AheadShared,
     pub(crate) watching: Arc<Watching>,
     pub(crate) counters: WatchCounters,
     pub(crate) clients: Clients,
@@ -67,6 +69,7 @@ impl Volume {
     pub(crate) fn new(
         cache: Arc<Cache>,
         bricks: Bricks,
+        ahead: AheadShared,
         capacity_bytes: u64,
         clock: Clock,
     ) -> Self {
@@ -79,6 +82,7 @@ impl Volume {
             owed_touches: OwedTouches::default(),
             bricks,
             scans: Scans::new(),
+            ahead,
             watching: Watching::start(),
             counters: WatchCounters::default(),
             clients: Clients::default(),

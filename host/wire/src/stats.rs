@@ -19,6 +19,8 @@ pub struct GatewayStats {
     pub cache: CacheStats,
     /// The eviction policy.
     pub eviction: EvictionStats,
+    /// Directories that are listed before a client asks for them.
+    pub prefetch: PrefetchStats,
     /// One for each brick.
     pub bricks: Vec<BrickStats>,
     /// Watches and leases.
@@ -107,6 +109,26 @@ pub struct EvictionStats {
     pub hits_dropped: u64,
     /// CPU time spent in the policy.
     pub cpu_ms: u64,
+}
+
+/// Directories that were listed at the brick before a client asked for them. Each one begun is
+/// counted once more where that has been decided.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PrefetchStats {
+    /// Name of the policy.
+    pub name: String,
+    /// Listings begun ahead.
+    pub begun: u64,
+    /// Of those, asked for when they were there.
+    pub used: u64,
+    /// Asked for before they were there.
+    pub late: u64,
+    /// Never asked for while they were known.
+    pub wasted: u64,
+    /// Given up on the way.
+    pub cancelled: u64,
+    /// Not to be had.
+    pub failed: u64,
 }
 
 /// A brick as its gateway sees it.

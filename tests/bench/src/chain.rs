@@ -16,18 +16,46 @@ const UP: u8 = 1;
 
 /// Starts both hops and connects to the first.
 pub async fn connect() -> Connection {
-    let far = echo::connect_to(|connection| async move {
-        while let Ok((send, recv)) = connection.accept_bi().await {
-            tokio::spawn(end(send, recv));
-        }
-    })
-    .await;
-    echo::connect_to(move |connection| async move {
-        while let Ok((send, recv)) = connection.accept_bi().await {
-            tokio::spawn(pass(far.clone(), send, recv));
-        }
-    })
-    .await
+    let far = echo::connect_to(serve_end).await;
+    echo::connect_to(move |connection| serve_middle(far, connection)).await
+}
+
+/// The same with the middle and the far end each on a thread and a runtime of its own: what is
+/// asked wakes one thread after the other, as it does with processes.
+pub async fn connect_apart() -> Connection {
+    let end = on_a_thread(|| echo::listen(serve_end)).await;
+    let middle = on_a_thread(|| {
+        echo::listen(
+            |connection| async move { serve_middle(echo::dial(end).await, connection).await },
+        )
+    });
+    echo::dial(middle.await).await
+}
+
+/// Calls `start` on a thread with a runtime that goes on until the process ends.
+async fn on_a_thread<T: Send + 'static>(start: impl FnOnce() -> T + Send + 'static) -> T {
+    let (started, result) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async {
+            // Fails only where the benchmark has ended.
+            let _ = started.send(start());
+            std::future::pending::<()>().await;
+        });
+    });
+    result.await.expect("it starts")
+}
+
+async fn serve_end(connection: Connection) {
+    while let Ok((send, recv)) = connection.accept_bi().await {
+        tokio::spawn(end(send, recv));
+    }
+}
+
+async fn serve_middle(far: Connection, connection: Connection) {
+    while let Ok((send, recv)) = connection.accept_bi().await {
+        tokio::spawn(pass(far.clone(), send, recv));
+    }
 }
 
 /// Moves bytes towards the client; answers how many came.
@@ -87,7 +115,7 @@ async fn copy(mut from: RecvStream, mut to: SendStream) {
 }
 
 async fn write(send: &mut SendStream, len_bytes: u64) {
-    let piece = Bytes::from(vec![7; PIECE_LEN_BYTES]);
+    let piece = Bytes::from(vec![7; PIECE_LEN_BYTES.min(len_bytes as usize)]);
     let mut left_bytes = len_bytes;
     while left_bytes > 0 {
         let len = left_bytes.min(PIECE_LEN_BYTES as u64);

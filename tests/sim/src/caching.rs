@@ -222,13 +222,13 @@ impl Caching {
                 }
             }
             Request::List { dir, .. } => {
-                let chunks = if holds { self.cache.list(now_ms, dir) } else { None };
+                let chunks = if holds { self.cache.list(now_ms, dir, &[]) } else { None };
                 let Some(chunks) = chunks else {
                     let ticket = holds.then(|| self.cache.begin_listing(dir));
                     self.call(cx, &request, Call::Listing { id, ticket, frames: Vec::new() });
                     return Vec::new();
                 };
-                let chunks = chunks.into_iter().map(ReplyFrame::Chunk);
+                let chunks = chunks.into_iter().map(|listed| ReplyFrame::Chunk(listed.chunk));
                 Some(chunks.chain([ReplyFrame::End { complete: true }]).collect())
             }
             _ => None,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use portcullis_core::prefetch::PrefetchChoice;
 use portcullis_gateway::{Gateway, GatewayConfig};
 use portcullis_policy::PolicyChoice;
 use portcullis_transport::{Identity, Role};
@@ -30,6 +31,9 @@ pub(crate) struct Arguments {
     /// Eviction policy, a WebAssembly component [default: the S3-FIFO component that is built in]
     #[arg(long, value_name = "FILE")]
     eviction: Option<PathBuf>,
+    /// What is listed at the brick before a client asks for it [default: crawl]
+    #[arg(long, value_name = "none|crawl")]
+    prefetch: Option<PrefetchChoice>,
     /// Where to serve /healthz, /readyz and /metrics over HTTP, without any authentication
     #[arg(long, value_name = "HOST:PORT")]
     admin: Option<String>,
@@ -71,6 +75,9 @@ impl Arguments {
         }
         if let Some(file) = self.eviction {
             config.eviction = PolicyChoice::File(file);
+        }
+        if let Some(prefetch) = self.prefetch {
+            config.prefetch = prefetch;
         }
         if let Some(admin) = &self.admin {
             config.admin = Some(resolve(admin).await?);

@@ -13,6 +13,7 @@ use std::process::{self, Stdio};
 
 use portcullis_client::mount::{self, MountError, MountOptions};
 use portcullis_client::{Address, ClientOptions};
+use portcullis_core::prefetch::PrefetchChoice;
 
 use crate::error::{CliError, complain};
 use crate::server::{Stop, print_line};
@@ -34,9 +35,12 @@ pub(crate) struct Arguments {
     #[arg(long)]
     foreground: bool,
     /// Options, separated by commas: ro, noexec, allow_other, acl, timeout=SECONDS (0: wait for
-    /// ever), attr_ttl_ms=N, cache=BYTES, fsname=TEXT
+    /// ever), attr_ttl_ms=N, cache=BYTES, prefetch=none|crawl, fsname=TEXT
     #[arg(short = 'o', value_name = "OPT,...")]
     options: Vec<String>,
+    /// What is listed before it is asked for, as -o prefetch [default: crawl]
+    #[arg(long, value_name = "none|crawl")]
+    prefetch: Option<PrefetchChoice>,
     /// Where the log of a mount in the background goes, appended; nowhere by default
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
@@ -138,6 +142,7 @@ impl Arguments {
         for list in &self.options {
             options.apply(list)?;
         }
+        options.prefetch = self.prefetch.unwrap_or(options.prefetch);
         Ok(options)
     }
 

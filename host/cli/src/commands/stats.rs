@@ -1,7 +1,9 @@
 //! `portcullis stats`: what a gateway tells of itself.
 
 use portcullis_client::Address;
-use portcullis_wire::stats::{BrickStats, CacheStats, EvictionStats, GatewayStats, WatchStats};
+use portcullis_wire::stats::{
+    BrickStats, CacheStats, EvictionStats, GatewayStats, PrefetchStats, WatchStats,
+};
 
 use crate::error::CliError;
 use crate::json::push_line;
@@ -45,6 +47,7 @@ fn table(stats: &GatewayStats) -> String {
     ];
     rows.extend(cache_rows(&stats.cache));
     rows.extend(eviction_rows(&stats.eviction));
+    rows.extend(prefetch_rows(&stats.prefetch));
     rows.extend(watch_rows(&stats.watch));
     rows.extend(stats.bricks.iter().flat_map(brick_rows));
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
@@ -101,6 +104,19 @@ fn eviction_rows(eviction: &EvictionStats) -> Vec<(&'static str, String)> {
         ),
     ));
     rows
+}
+
+fn prefetch_rows(prefetch: &PrefetchStats) -> Vec<(&'static str, String)> {
+    vec![
+        ("prefetch", format!("{}, {} directories begun", prefetch.name, prefetch.begun)),
+        (
+            "  of those",
+            format!(
+                "{} used, {} late, {} wasted, {} cancelled, {} failed",
+                prefetch.used, prefetch.late, prefetch.wasted, prefetch.cancelled, prefetch.failed
+            ),
+        ),
+    ]
 }
 
 fn watch_rows(watch: &WatchStats) -> Vec<(&'static str, String)> {

@@ -4,7 +4,7 @@
 //! Reading on where the listing stands takes the next chunk from it; reading from anywhere else
 //! that is not in memory starts a listing there; offset 0 always starts a new one, so that a rewind
 //! sees what changed. One from the start comes from the mount's memory where that knows all of it,
-//! and enters it where not.
+//! or from a listing that was begun ahead, and enters the memory where not.
 //!
 //! A listing nobody reads on holds bytes of the connection's receive window, and enough of them
 //! would stop every other answer. So one that was left alone for [`LISTING_IDLE_MS`] is given up,
@@ -16,11 +16,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use portcullis_core::Chunk;
+use portcullis_core::cache::ListedChunk;
 use portcullis_core::limits::{MOUNT_DIR_CHUNKS_MAX, MOUNT_OPEN_DIRS_MAX};
+use portcullis_core::{Chunk, Handle};
 use portcullis_fuse::Errno;
 use tokio::time::Instant;
 
+use super::ahead::{Ahead, Found, Reader};
 use super::attr::errno_of_handle;
 use super::counters::Counters;
 use super::fence::{Fence, Stamp};
@@ -63,8 +65,10 @@ struct Stream {
 
 /// Where chunks come from.
 enum Source {
+    /// A listing that was begun before it was asked for.
+    Ahead(Reader),
     /// The mount's memory.
-    Known(std::vec::IntoIter<Chunk>),
+    Known(std::vec::IntoIter<ListedChunk>),
     /// The gateway. What it tells enters the memory.
     Told(Box<Listing>, Option<Learning>),
 }
@@ -76,6 +80,7 @@ pub(super) struct Origin<'a> {
     pub(super) memory: &'a Memory,
     pub(super) fence: &'a Fence,
     pub(super) counters: &'a Counters,
+    pub(super) ahead: &'a Ahead,
 }
 
 /// A chunk in memory.
@@ -258,7 +263,8 @@ impl Stream {
             Some(listing) => listing,
             None => self.begin(origin, dir).await?,
         };
-        match source.next(origin).await? {
+        match source.next(origin, &dir.handle).await? {
+            Next::Elsewhere => Box::pin(self.receive(origin, dir)).await,
             Next::End { complete } => {
                 self.end = Some(complete);
                 Ok(false)
@@ -279,14 +285,18 @@ impl Stream {
 
     /// Begins a listing after `tail`.
     async fn begin(&self, origin: Origin<'_>, dir: &Inode) -> Result<(Source, Stamp), Errno> {
-        let Origin { client, memory, fence, counters } = origin;
+        let Origin { client, memory, fence, counters, ahead } = origin;
         // Before the memory is looked at, which forgets first what is then told to be forgotten.
         let stamp = fence.stamp();
         let mut learning = None;
         if self.tail == 0 {
-            if let Some(chunks) = memory.list(client, &dir.handle) {
-                counters.remembered.add(1);
-                return Ok((Source::Known(chunks.into_iter()), stamp));
+            match ahead.enter(&dir.handle, || memory.list(client, &dir.handle)) {
+                Found::Known(chunks) => {
+                    counters.remembered.add(1);
+                    return Ok((Source::Known(chunks.into_iter()), stamp));
+                }
+                Found::OnItsWay(reader, asked) => return Ok((Source::Ahead(reader), asked)),
+                Found::Unknown => {}
             }
             learning = memory.begin_listing(client, &dir.handle);
         }
@@ -307,14 +317,26 @@ impl Stream {
 /// What comes of a source.
 enum Next {
     Chunk(Chunk),
-    End { complete: bool },
+    End {
+        complete: bool,
+    },
+    /// This source goes no further, the listing does.
+    Elsewhere,
 }
 
 impl Source {
-    async fn next(&mut self, origin: Origin<'_>) -> Result<Next, Errno> {
+    async fn next(&mut self, origin: Origin<'_>, dir: &Handle) -> Result<Next, Errno> {
         let (listing, learning) = match self {
+            Source::Ahead(reader) => {
+                return Ok(match reader.next().await {
+                    Some(Ok(chunk)) => Next::Chunk(chunk),
+                    Some(Err(complete)) => Next::End { complete },
+                    None => Next::Elsewhere,
+                });
+            }
             Source::Known(chunks) => {
-                return Ok(chunks.next().map_or(Next::End { complete: true }, Next::Chunk));
+                let next = chunks.next().map(|listed| Next::Chunk(listed.chunk));
+                return Ok(next.unwrap_or(Next::End { complete: true }));
             }
             Source::Told(listing, learning) => (listing, learning),
         };
@@ -322,11 +344,13 @@ impl Source {
             let complete = listing.complete();
             if let Some(learning) = learning.take() {
                 origin.memory.finish_listing(origin.client, learning, complete);
+                origin.ahead.ended(dir);
             }
             return Ok(Next::End { complete });
         };
         if let Some(learning) = learning {
             origin.memory.fill_chunk(learning, &chunk);
+            origin.ahead.told(dir, &chunk);
         }
         Ok(Next::Chunk(chunk.detached()))
     }

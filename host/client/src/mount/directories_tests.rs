@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use portcullis_core::prefetch::PrefetchChoice;
 use portcullis_wire::message::Verb;
 
 use super::*;
@@ -67,7 +68,9 @@ impl Opened {
         let mut sink = Few { room, taken: Vec::new() };
         let (fence, memory) = (Fence::new(), Memory::new(0));
         let (client, counters) = (&self.served.client, Counters::default());
-        let origin = Origin { client, memory: &memory, fence: &fence, counters: &counters };
+        let (memory, fence) = (Arc::new(memory), Arc::new(fence));
+        let ahead = &Ahead::new(PrefetchChoice::Nothing, 0, client, &memory, &fence);
+        let origin = Origin { client, memory: &memory, fence: &fence, counters: &counters, ahead };
         self.directory.read(origin, offset, &mut sink).await?;
         Ok(sink.taken)
     }

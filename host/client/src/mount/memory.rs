@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use portcullis_core::cache::{
-    Answer, CacheConfig, CacheCounters, DentryCache, Filled, Learnt, ListingTicket, MutationStamp,
-    Ticket,
+    Answer, CacheConfig, CacheCounters, DentryCache, Filled, Learnt, ListedChunk, ListingStamp,
+    ListingTicket, MutationStamp, Ticket,
 };
 use portcullis_core::watch::Change;
 use portcullis_core::{Attr, Chunk, Entry, Handle};
@@ -80,6 +80,13 @@ pub(super) struct Learning {
     epoch: u64,
 }
 
+impl Learning {
+    /// When the listing was asked for, and over which connection; `None` once it ended.
+    pub(super) fn asked(&self) -> Option<(ListingStamp, u64)> {
+        self.ticket.as_ref().map(|ticket| (ticket.stamp(), self.epoch))
+    }
+}
+
 impl Drop for Learning {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
@@ -108,9 +115,10 @@ impl Memory {
         self.known(cache, cache.getattr(self.now_ms(), handle, || ()))
     }
 
-    /// The whole listing of a directory, in its order.
-    pub(super) fn list(&self, client: &Client, dir: &Handle) -> Option<Vec<Chunk>> {
-        self.holding(client)?.list(self.now_ms(), dir)
+    /// The whole listing of a directory, in its order. Attributes may be missing: the kernel looks up
+    /// what it needs.
+    pub(super) fn list(&self, client: &Client, dir: &Handle) -> Option<Vec<ListedChunk>> {
+        self.holding(client)?.list(self.now_ms(), dir, &[])
     }
 
     /// Call it before a listing is asked for from its start; `None` where it is not to be kept.
@@ -119,6 +127,24 @@ impl Memory {
         let epoch = *self.epoch.lock();
         let ticket = Some(cache.begin_listing(dir));
         Some(Learning { cache, ticket, epoch })
+    }
+
+    /// As [`Memory::begin_listing`], for a listing that the kernel has not asked for.
+    pub(super) fn begin_listing_ahead(&self, client: &Client, dir: &Handle) -> Option<Learning> {
+        let cache = self.holding(client)?.clone();
+        let epoch = *self.epoch.lock();
+        let ticket = Some(cache.begin_listing_ahead(dir));
+        Some(Learning { cache, ticket, epoch })
+    }
+
+    /// Whether all of a directory is known, without using it.
+    pub(super) fn has_listing(&self, client: &Client, dir: &Handle) -> bool {
+        self.holding(client).is_some_and(|cache| cache.has_listing(self.now_ms(), dir))
+    }
+
+    /// Whether a listing that was asked for then has the names of the directory as they are now.
+    pub(super) fn names_hold(&self, asked: ListingStamp, dir: &Handle) -> bool {
+        self.cache.as_ref().is_some_and(|cache| cache.names_hold(asked, dir))
     }
 
     /// Takes in the next chunk of a listing.

@@ -5,7 +5,8 @@
 //!   `attributes`, `files`, `listings`, `xattrs`, `locks`, `space`. `volume` is what they share.
 //! - `kernel`: what the kernel may keep, and telling it what is no longer true; `fence`, `under_way`:
 //!   answers that were on their way meanwhile, and requests that the kernel waits for.
-//! - `memory`: what is remembered of names, attributes and listings beside the kernel.
+//! - `memory`: what is remembered of names, attributes and listings beside the kernel; `ahead`: what
+//!   is listed before the kernel asks.
 //! - `inodes`: which file each nodeid stands for.
 //! - `directories`, `positions`, `packing`: open directories, how their offsets map to brick cookies,
 //!   and their entries as the kernel takes them; `kept`: what it may keep of their listings.
@@ -16,6 +17,7 @@
 //! forgotten it; memory is bounded by what the kernel itself holds and by named limits; a directory
 //! is never shown in part without an error; nothing stays mounted after [`run`] returns.
 
+mod ahead;
 mod attr;
 mod attributes;
 #[cfg(test)]
@@ -181,6 +183,11 @@ async fn serve(
     let memory = volume.memory.counters().unwrap_or_default();
     let answered = memory.lookup_hits + memory.negative_hits + memory.getattr_hits;
     info!("{}; {answered} names and files from memory", volume.counters);
+    let ahead = volume.ahead.counters();
+    info!(
+        "{} directories listed ahead: {} used, {} late, {} wasted, {} cancelled, {} failed",
+        ahead.begun, ahead.used, ahead.late, ahead.wasted, ahead.cancelled, ahead.failed
+    );
     Ok(())
 }
 
@@ -222,6 +229,7 @@ async fn give_up_idle_listings(volume: &Volume) {
     loop {
         ticks.tick().await;
         volume.directories.give_up_idle();
+        volume.ahead.tick();
     }
 }
 

@@ -1,6 +1,7 @@
 //! The options of `mount -o`, as they stand on a command line or in fstab.
 
 use portcullis_core::limits::LEASE_MS;
+use portcullis_core::prefetch::PrefetchChoice;
 
 use super::MountError;
 
@@ -18,7 +19,7 @@ const FOREIGN: [&str; 13] = [
 /// Options that hold in any case.
 const IMPLIED: [&str; 4] = ["nodev", "nosuid", "default_permissions", "noatime"];
 const KNOWN: &str = "rw, ro, nodev, nosuid, noexec, exec, noatime, default_permissions, \
-    allow_other, acl, timeout=SECONDS, attr_ttl_ms=N, cache=BYTES, fsname=TEXT; and, without effect here, those of mount(8) and systemd: _netdev, \
+    allow_other, acl, timeout=SECONDS, attr_ttl_ms=N, cache=BYTES, prefetch=none|crawl, fsname=TEXT; and, without effect here, those of mount(8) and systemd: _netdev, \
     nofail, noauto, user, x-...";
 
 /// How to mount. Always without device files and set-user-id, and with the kernel's permission
@@ -33,6 +34,8 @@ pub struct MountOptions {
     pub noexec: bool,
     /// Bytes of memory for names and attributes; 0: nothing is remembered here.
     pub cache_bytes: u64,
+    /// What is listed before the kernel asks for it. It takes memory, and so is nothing without.
+    pub prefetch: PrefetchChoice,
     /// POSIX access lists are shown and hold.
     pub acl: bool,
     /// How long a request may wait for its server, in milliseconds; 0: as long as it takes, `None`:
@@ -51,6 +54,7 @@ impl Default for MountOptions {
             allow_other: false,
             noexec: false,
             cache_bytes: CACHE_BYTES,
+            prefetch: PrefetchChoice::default(),
             acl: false,
             timeout_ms: None,
             attr_ttl_ms: ATTR_TTL_MS,
@@ -104,6 +108,9 @@ impl MountOptions {
                 self.cache_bytes =
                     value.parse().map_err(|_| format!("{value} is not a number of bytes"))?;
             }
+            ("prefetch", Some(value)) => {
+                self.prefetch = value.parse()?;
+            }
             ("fsname", Some(value)) => self.fsname = Some(value.to_owned()),
             ("dev" | "suid", None) => {
                 return Err("device files and set-user-id programs never work on a mount".into());
@@ -111,7 +118,7 @@ impl MountOptions {
             ("allow_other" | "noexec" | "acl" | "noacl" | "ro" | "rw", Some(_)) => {
                 return Err("it takes no value".into());
             }
-            ("attr_ttl_ms" | "cache" | "fsname" | "timeout", None) => {
+            ("attr_ttl_ms" | "cache" | "fsname" | "prefetch" | "timeout", None) => {
                 return Err("it needs a value".into());
             }
             (name, value) => {

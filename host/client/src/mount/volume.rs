@@ -17,6 +17,7 @@ use portcullis_wire::message;
 use tokio::runtime;
 use tokio::sync::Notify;
 
+use super::ahead::Ahead;
 use super::attr::{errno, errno_of_handle, to_kernel};
 use super::counters::Counters;
 use super::directories::Directories;
@@ -45,8 +46,9 @@ pub(super) struct Volume {
     pub(super) directories: Directories,
     pub(super) kept: Kept,
     pub(super) counters: Counters,
-    pub(super) fence: Fence,
-    pub(super) memory: Memory,
+    pub(super) fence: Arc<Fence>,
+    pub(super) memory: Arc<Memory>,
+    pub(super) ahead: Ahead,
     pub(super) kernel: Kernel,
     pub(super) under_way: Arc<UnderWay>,
     pub(super) space: Space,
@@ -79,6 +81,8 @@ impl Volume {
             is_dir: true,
             target: None,
         };
+        let (fence, memory) = (Arc::new(Fence::new()), Arc::new(Memory::new(options.cache_bytes)));
+        let ahead = Ahead::new(options.prefetch, options.cache_bytes, &client, &memory, &fence);
         Self {
             client,
             runtime: runtime::Handle::current(),
@@ -88,8 +92,9 @@ impl Volume {
             directories: Directories::default(),
             kept: Kept::default(),
             counters: Counters::default(),
-            fence: Fence::new(),
-            memory: Memory::new(options.cache_bytes),
+            fence,
+            memory,
+            ahead,
             kernel: Kernel::default(),
             under_way: Arc::default(),
             space: Space::default(),
@@ -175,6 +180,7 @@ impl Volume {
         let answered = ask.await;
         if matches!(answered, Err(Errno::STALE)) {
             self.memory.forget(&[Change::All]);
+            self.ahead.forgotten(&[Change::All]);
         }
         answered
     }
@@ -204,6 +210,7 @@ impl Volume {
     /// Notes changes of our own that the kernel learns of from our answer.
     pub(super) fn noted(&self, changes: &[Change]) {
         self.memory.forget(changes);
+        self.ahead.forgotten(changes);
         self.fence.enter(changes);
         self.changed_by_kernel(changes);
     }
@@ -213,6 +220,7 @@ impl Volume {
         let dirs = changed.dirs.iter();
         learnt.extend(dirs.map(|&(handle, attr)| Learnt::Attr { handle, attr }));
         self.memory.learn(before.mutation, &changed.changes, &learnt);
+        self.ahead.forgotten(&changed.changes);
         // After the memory: what is remembered once this is entered is true.
         self.fence.enter(&changed.changes);
         self.changed_by_kernel(&changed.changes);

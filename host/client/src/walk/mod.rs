@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use portcullis_core::entry::EntryRef;
+use portcullis_core::position::advance;
 use portcullis_core::{Entry, FileKind, Status};
 use portcullis_wire::message::Failure;
 use tokio::sync::mpsc;
@@ -25,7 +26,6 @@ use self::feed::{Arrival, Brought, Feed, Feeds, Held, Source};
 use self::plan::{DirId, Plan};
 use crate::client::Client;
 use crate::error::ClientError;
-use crate::listing::advance;
 
 /// How far a walk reaches ahead.
 #[derive(Clone, Copy, Debug)]

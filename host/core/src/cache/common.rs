@@ -18,6 +18,8 @@ use crate::watch::Change;
 pub(super) const DIR_WEIGHT_BYTES: u32 = 208;
 /// What a slot takes beside its content: itself, its object, the event that tells of it.
 pub(super) const SLOT_WEIGHT_BYTES: u32 = 160;
+/// What the attributes of a run take beside themselves: their object, the event that tells of it.
+pub(super) const ATTRS_WEIGHT_BYTES: u32 = 96;
 /// What an entry takes in the indexes by name and by handle.
 pub(super) const ENTRY_WEIGHT_BYTES: u32 = 32;
 

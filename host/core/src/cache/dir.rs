@@ -2,13 +2,17 @@
 //! absent, its own attributes.
 //!
 //! Two bits say what the runs are good for: *complete* (a name that is not here does not exist)
-//! and *ordered* (the runs, in order, are the listing). They are separate because a name added or
-//! removed breaks the order of a listing without making its other names doubtful.
+//! and *ordered* (the single entries, then the runs in order, are the listing). They are separate
+//! because a name that is added and finds no number of its own ([`crate::position`]) breaks the order
+//! of a listing without making its other names doubtful.
 
 use super::names::Names;
 use super::nodes::Pos;
 use super::slot::{Slot, Slots};
+use crate::chunk::Chunk;
 use crate::handle::Handle;
+use crate::limits::LEARNT_NAMES_MAX;
+use crate::position::LEARNT_BRICKS;
 
 /// A directory, or another file of which only attributes are cached.
 #[derive(Debug)]
@@ -23,6 +27,8 @@ pub(super) struct Dir {
     pub(super) runs: u32,
     /// The slot of its own attributes.
     pub(super) own: Option<u16>,
+    /// Which of [`LEARNT_BRICKS`] are taken in its listing, a bit each.
+    learnt: u32,
     pub(super) complete: bool,
     pub(super) ordered: bool,
     /// A run of the current listing has left.
@@ -31,6 +37,7 @@ pub(super) struct Dir {
 
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<Dir>() == 168);
+const _: () = assert!(LEARNT_NAMES_MAX == u32::BITS as usize);
 
 /// The bytes of a handle, held in little where they are few, as they are on the common file
 /// systems.
@@ -74,6 +81,7 @@ impl Dir {
             filling: 0,
             runs: 0,
             own: None,
+            learnt: 0,
             complete: false,
             ordered: false,
             runs_lost: false,
@@ -106,6 +114,40 @@ impl Dir {
     /// Takes a name out of the index. `false` where it is there no more, or stands elsewhere.
     pub(super) fn unindex(&mut self, hash: u64, pos: Pos) -> bool {
         self.names.remove(hash, pos)
+    }
+
+    /// The name with this hash lies elsewhere in its slot now.
+    pub(super) fn move_name(&mut self, hash: u64, old: Pos, new: Pos) {
+        self.names.move_to(hash, old, new);
+    }
+
+    /// Whether the listing is known: all of its names, in order.
+    pub(super) fn is_listed(&self) -> bool {
+        self.complete && self.ordered
+    }
+
+    /// A brick number for a name that is to be listed before the others, `None` where all are taken.
+    pub(super) fn free_learnt_brick(&self) -> Option<u16> {
+        let number = self.learnt.trailing_ones();
+        LEARNT_BRICKS.clone().nth(number as usize)
+    }
+
+    /// Notes that a chunk with this brick number is in the listing, or no longer.
+    pub(super) fn set_learnt(&mut self, brick: u16, taken: bool) {
+        if LEARNT_BRICKS.contains(&brick) {
+            let bit = 1 << (brick - LEARNT_BRICKS.start);
+            self.learnt = if taken { self.learnt | bit } else { self.learnt & !bit };
+        }
+    }
+
+    /// Notes which numbers are taken in a listing that is whole from now on.
+    pub(super) fn enter_learnt(&mut self) {
+        self.learnt = 0;
+        for number in 0..self.slots.numbers() {
+            if let Some(brick) = self.slot(number).and_then(Slot::chunk).map(Chunk::brick) {
+                self.set_learnt(brick, true);
+            }
+        }
     }
 
     /// Lets it shrink to what it holds.

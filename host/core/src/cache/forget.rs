@@ -117,11 +117,10 @@ impl<W> Shard<W> {
         dir.ordered = false;
         dir.filling = 0;
         if let Some(pos) = dir.find(hash, name)
-            && let Some(slot) = dir.slot_mut(pos.slot())
+            && let Some(slot) = dir.slot(pos.slot())
         {
             if slot.is_run() {
-                slot.mark_gone(pos);
-                dir.unindex(hash, pos);
+                self.unlist(common, number, hash, pos);
             } else {
                 self.remove_slot(common, number, pos.slot(), Removal::Invalidated);
             }

@@ -64,12 +64,22 @@ impl<W> DentryCache<W> {
         sum
     }
 
-    fn judge(&self, victim: ObjectId) {
+    pub(super) fn judge(&self, victim: ObjectId) {
         let mut shard = self.shards[Ledger::shard_of(victim)].write();
-        if let Some((_, site)) = shard.ledger.judge(victim) {
-            shard.evict(&self.common, site);
-            self.evictions.proposed.fetch_add(1, Ordering::Relaxed);
-        }
+        let Some((index, site)) = shard.ledger.judge(victim) else { return };
+        let site = match shard.leaf_of(site) {
+            None => site,
+            Some((attrs, leaf)) => {
+                // Attributes leave before their names, which stay for now.
+                shard.ledger.spare(index);
+                if shard.ledger.take_recent(attrs) {
+                    return;
+                }
+                leaf
+            }
+        };
+        shard.evict(&self.common, site);
+        self.evictions.proposed.fetch_add(1, Ordering::Relaxed);
     }
 
     fn sweep(&self) -> bool {
@@ -77,6 +87,7 @@ impl<W> DentryCache<W> {
             let number = self.evictions.hand.fetch_add(1, Ordering::Relaxed) % CACHE_SHARDS;
             let mut shard = self.shards[number].write();
             if let Some((_, site)) = shard.ledger.sweep(SWEEP_STEPS) {
+                let site = shard.leaf_of(site).map_or(site, |(_, leaf)| leaf);
                 shard.evict(&self.common, site);
                 self.evictions.shortfall.fetch_add(1, Ordering::Relaxed);
                 return true;
@@ -106,7 +117,7 @@ impl<W: Send> EvictionHost for DentryCache<W> {
             }
             let shard = &self.shards[(start + step) % CACHE_SHARDS];
             if shard.read().ledger.pending() > 0 {
-                shard.write().ledger.drain(events);
+                shard.write().drain(events);
             }
         }
         false

@@ -126,6 +126,24 @@ impl Index {
         false
     }
 
+    /// Puts another number in place of one with the same hash. `false` where that is not there.
+    pub(super) fn replace(&mut self, hash: u64, old: u32, new: u32) -> bool {
+        let mut at = self.home(hash);
+        for _ in 0..self.buckets.len() {
+            let bucket = &mut self.buckets[at];
+            let found = bucket.tagged(tag(hash)).find(|&place| bucket.numbers[place] == old);
+            if let Some(place) = found {
+                bucket.numbers[place] = new;
+                return true;
+            }
+            if bucket.tags[PASSED] == 0 {
+                return false;
+            }
+            at = self.after(at);
+        }
+        false
+    }
+
     /// Shrinks to about what it holds.
     pub(super) fn settle(&mut self, rehash: impl Fn(u32) -> u64) {
         let wanted = buckets_for(self.len(), LOAD_SETTLED_TENTHS);
@@ -235,6 +253,12 @@ mod tests {
                 if random.u16(..) < 300 {
                     index.settle(hash_of);
                 }
+                // A name that moves keeps its hash: there, back again.
+                let moved = u32::MAX - number;
+                let known = model.contains(&number);
+                assert_eq!(index.replace(hash, number, moved), known, "seed {seed} step {step}");
+                assert_eq!(index.find(hash, |other| other == moved).is_some(), known);
+                assert_eq!(index.replace(hash, moved, number), known, "seed {seed} step {step}");
             }
             assert!(index.numbers().collect::<BTreeSet<_>>() == model, "seed {seed}");
             for &number in &model {

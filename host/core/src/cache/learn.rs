@@ -6,8 +6,9 @@
 //! mutation of this tier changed that was answered meanwhile. Fills that were asked before the
 //! mutation was answered are late, whether the brick read before or after it applied it.
 //!
-//! A complete listing stays complete, for what changed is one name that is known from now on. So in a
-//! directory that this tier fills itself, a name that it did not make is known to be absent.
+//! A listing that is known stays known, for what changed is one name that is known from now on
+//! (`listing` says where it comes). So in a directory that this tier fills itself, a name that it did
+//! not make is known to be absent.
 
 use super::DentryCache;
 use super::common::Common;
@@ -83,10 +84,14 @@ impl<W> DentryCache<W> {
             }
         }
         for ((learnt, depends), _) in known.into_iter().filter(|(_, late)| !late) {
+            let refreshed = match learnt {
+                Learnt::Attr { handle, attr } => self.refresh(now_ms, raised, handle, attr),
+                _ => false,
+            };
             let changed = learnt.name().is_some_and(|name| changes.iter().any(|c| name.is_of(c)));
             let mut shard = self.shard(learnt.place()).write();
             if !common.fence.is_late(raised, depends) {
-                shard.take_in(common, now_ms, learnt, changed);
+                shard.take_in(common, now_ms, learnt, changed, refreshed);
             } else if let Some(Name { dir, name }) = learnt.name() {
                 shard.forget_name(common, dir, name);
             }
@@ -143,8 +148,16 @@ impl Learnt {
 }
 
 impl<W> Shard<W> {
-    /// Caches what was learnt. `changed`: this tier changed the name that it is about.
-    fn take_in(&mut self, common: &Common, now_ms: u64, learnt: &Learnt, changed: bool) {
+    /// Caches what was learnt. `changed`: this tier changed the name that it is about. `refreshed`:
+    /// attributes are known where the file is listed.
+    fn take_in(
+        &mut self,
+        common: &Common,
+        now_ms: u64,
+        learnt: &Learnt,
+        changed: bool,
+        refreshed: bool,
+    ) {
         match learnt {
             Learnt::Entry { dir, name, entry } if changed => {
                 self.exchange(common, now_ms, dir, name, Some(entry));
@@ -156,7 +169,9 @@ impl<W> Shard<W> {
                 self.insert_single(common, now_ms, dir, name, entry);
             }
             Learnt::Absent { dir, name } => self.insert_negative(common, now_ms, dir, name),
-            Learnt::Attr { handle, attr } => self.insert_own(common, now_ms, handle, attr),
+            Learnt::Attr { handle, attr } => {
+                self.take_own(common, now_ms, handle, attr, refreshed);
+            }
             Learnt::EmptyDir { dir } => {
                 let listing = self.number_listing();
                 self.finish_runs(common, now_ms, dir, listing, 0, true);
@@ -165,7 +180,8 @@ impl<W> Shard<W> {
     }
 
     /// Puts what a name stands for now, or that there is none, in place of what it stood for. Which
-    /// other names there are is as well known as before.
+    /// other names there are is as well known as before, and in which order they are listed: a name
+    /// that stands for another file keeps its place.
     fn exchange(
         &mut self,
         common: &Common,
@@ -175,6 +191,16 @@ impl<W> Shard<W> {
         entry: Option<&Entry>,
     ) {
         let Some(number) = self.dir_or_new(common, dir) else { return };
+        if let Some(entry) = entry
+            && let Some(dir) = self.dir(number)
+            && let Some(pos) = dir.find(common.hash(name), name)
+            && let Some(slot) = dir.slot(pos.slot())
+            && slot.is_run()
+            && common.is_fresh(now_ms, slot.filled_at_ms)
+            && self.take_in_place(common, number, pos, entry)
+        {
+            return;
+        }
         self.clear_name(common, number, name);
         let Some(complete) = self.dir(number).map(|dir| dir.complete) else { return };
         if let Some(entry) = entry {

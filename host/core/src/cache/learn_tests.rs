@@ -1,6 +1,6 @@
 //! What is learnt from a mutation, in every order in which it can meet fills and others' changes.
 
-use super::super::ledger::Site;
+use super::super::ledger::{Part, Site};
 use super::super::tests::{cache, fill_listing, lead, listed, names};
 use super::super::{Answer, Filled, Ticket};
 use super::*;
@@ -53,13 +53,15 @@ fn a_directory_that_this_tier_fills_stays_known() {
         assert!(is_hit(&cache, &new, file));
     }
     assert!(is_hit(&cache, "f0", 0) && is_negative(&cache, "none"));
-    assert_eq!(listed(&cache, 0, &dir), None, "in which order, only the brick knows");
+    assert_eq!(listed(&cache, 0, &dir), None, "too many for the order of the brick");
     cache.learn(0, cache.begin_mutation(), &[name("f7")], &[is_absent("f7")]);
     assert!(is_negative(&cache, "f7") && is_hit(&cache, "f8", 8) && is_negative(&cache, "none"));
 }
 
+/// A new name comes first, one that stands for another file keeps its place, one that was removed
+/// is left out.
 #[test]
-fn a_complete_listing_stays_complete_but_not_ordered() {
+fn a_listing_that_is_known_follows_what_this_tier_changes() {
     let cache = cache(1 << 24);
     let dir = handle(DIR);
     fill_listing(&cache, 0, &dir, &names(0..200));
@@ -69,11 +71,55 @@ fn a_complete_listing_stays_complete_but_not_ordered() {
     assert!(is_negative(&cache, "name-7") && is_negative(&cache, "none"));
     assert!(is_hit(&cache, "name-8", 1_008) && is_hit(&cache, "name-9", 9));
     assert!(is_hit(&cache, "new", 1_000));
-    assert_eq!(listed(&cache, 0, &dir), None);
-    let mut left: Vec<_> = names(0..200).into_iter().filter(|(_, file)| *file != 7).collect();
-    left.push(("new".into(), 1_000));
-    fill_listing(&cache, 0, &dir, &left);
-    assert_eq!(listed(&cache, 0, &dir).map(|names| names.len()), Some(200), "listed anew");
+    let getattr = |file| cache.getattr(0, &handle(file), || 0);
+    assert!(matches!(getattr(1_008), Answer::Hit(found) if found == attr(1_008)));
+    let mut expected: Vec<_> = (0..200).map(|file| format!("name-{file}")).collect();
+    expected.remove(7);
+    expected.insert(0, "new".into());
+    assert_eq!(listed(&cache, 0, &dir).as_ref(), Some(&expected));
+    let gone = lead(cache.getattr(0, &handle(8), || 0));
+    cache.fill(0, gone, &Filled::Failed);
+    cache.learn(0, cache.begin_mutation(), &[name("new")], &[is_absent("new")]);
+    expected.remove(0);
+    assert_eq!(listed(&cache, 0, &dir), Some(expected));
+}
+
+/// However all names of a listing leave, it is then known to be empty.
+#[test]
+fn a_directory_that_this_tier_empties_is_known_to_be_empty() {
+    for files in [1, 15, 16, 300] {
+        let cache = cache(1 << 24);
+        let dir = handle(DIR);
+        fill_listing(&cache, 0, &dir, &names(0..files));
+        for file in 0..files {
+            let gone = format!("name-{file}");
+            cache.learn(0, cache.begin_mutation(), &[name(&gone)], &[is_absent(&gone)]);
+            let left = (files - file - 1) as usize;
+            assert_eq!(listed(&cache, 0, &dir).map(|names| names.len()), Some(left));
+        }
+        assert!(is_negative(&cache, "name-0") && is_negative(&cache, "none"));
+        assert_eq!(cache.counters().entries, 0, "{files}");
+        cache.learn(0, cache.begin_mutation(), &[name("a")], &[is("a", 5)]);
+        assert_eq!(listed(&cache, 0, &dir), Some(vec!["a".into()]));
+    }
+}
+
+/// What is learnt of attributes enters the listing, and takes no room of its own.
+#[test]
+fn learnt_attributes_are_told_by_the_listing() {
+    let cache = cache(1 << 24);
+    let dir = handle(DIR);
+    fill_listing(&cache, 0, &dir, &names(0..50));
+    let objects = cache.counters().objects;
+    let changes = [Change::Attr { handle: handle(7) }];
+    let new = attr(70);
+    let learnt = [Learnt::Attr { handle: handle(7), attr: new }];
+    cache.learn(0, cache.begin_mutation(), &changes, &learnt);
+    assert!(matches!(lookup(&cache, "name-7"), Answer::Hit(found) if found.attr == Some(new)));
+    assert!(matches!(cache.getattr(0, &handle(7), || 0), Answer::Hit(found) if found == new));
+    let chunks = cache.list(0, &dir, &[]).expect("it is known");
+    assert_eq!((chunks[0].missing, chunks[0].chunk.entry(7).attr), (0, Some(new)));
+    assert_eq!(cache.counters().objects, objects);
 }
 
 /// The attributes of a learnt file change: its name must not become absent with them, neither when
@@ -258,7 +304,7 @@ fn a_learnt_name_that_is_evicted_alone_is_asked_for() {
         let number = shard.dir_number(&cache.common, &dir).expect("it is cached");
         let slots = &shard.dir(number).expect("it is cached").slots;
         let (slot, _) = slots.iter().find(|(_, slot)| slot.is_single()).expect("one entry");
-        shard.evict(&cache.common, Site { dir: number, slot });
+        shard.evict(&cache.common, Site { dir: number, slot, part: Part::Body });
     }
     let _ = ask(&cache, "a");
 }

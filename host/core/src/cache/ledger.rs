@@ -17,11 +17,21 @@ const SHARD_BITS: u32 = CACHE_SHARDS.trailing_zeros();
 /// `told_at` of an object whose insert has been drained.
 const TOLD: u32 = u32::MAX;
 
-/// Where an object lies in its shard: which directory, which of its slots.
+/// What of a slot an object is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// All of it, or all but the attributes where these are an object of their own.
+    Body,
+    /// The attributes of a run.
+    Attrs,
+}
+
+/// Where an object lies in its shard: which directory, which of its slots, and what of that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Site {
     pub(super) dir: u32,
     pub(super) slot: u32,
+    pub(super) part: Part,
 }
 
 /// What is told of a new object.
@@ -33,14 +43,23 @@ pub(super) struct Told {
     pub(super) weight_bytes: u32,
 }
 
+/// Where an object stands between the cache and a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// It left.
+    Gone,
+    Resident,
+    /// Resident, and in the reserve of victims.
+    Proposed,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Object {
     generation: u32,
     dir: u32,
     slot: u16,
-    live: bool,
-    /// In the reserve of victims.
-    proposed: bool,
+    part: Part,
+    state: State,
     /// Order of insertion in this shard, the lower half of that number.
     born: u32,
     /// Index of the pending insert event, or [`TOLD`].
@@ -51,7 +70,11 @@ const _: () = assert!(size_of::<Object>() == 20);
 
 impl Object {
     fn site(&self) -> Site {
-        Site { dir: self.dir, slot: u32::from(self.slot) }
+        Site { dir: self.dir, slot: u32::from(self.slot), part: self.part }
+    }
+
+    fn is_live(&self) -> bool {
+        self.state != State::Gone
     }
 }
 
@@ -113,8 +136,8 @@ impl Ledger {
             generation: 1,
             dir: site.dir,
             slot: site.slot as u16,
-            live: true,
-            proposed: false,
+            part: site.part,
+            state: State::Resident,
             born: self.next_born,
             told_at: if self.listening { self.events.len() as u32 } else { TOLD },
         };
@@ -143,8 +166,8 @@ impl Ledger {
     pub(super) fn remove(&mut self, index: u32, reason: Removal) {
         let id = self.id(index);
         let object = &mut self.objects[index as usize];
-        debug_assert!(object.live);
-        object.live = false;
+        debug_assert!(object.is_live());
+        object.state = State::Gone;
         self.words[index as usize].take_hits();
         if self.listening {
             if object.told_at == TOLD {
@@ -203,8 +226,9 @@ impl Ledger {
     }
 
     /// Moves what waits to be told into `out`: inserts, removals and sparings in their order, then
-    /// hits, folded.
-    pub(super) fn drain(&mut self, out: &mut Vec<Event>) {
+    /// hits, folded. `body_of` gives the object of the names that belong to attributes: what hits
+    /// these hits those.
+    pub(super) fn drain(&mut self, out: &mut Vec<Event>, body_of: impl Fn(Site) -> Option<u32>) {
         for event in self.events.drain(..).flatten() {
             if let Event::Insert { id, .. } = event {
                 self.objects[(id.slot() >> SHARD_BITS) as usize].told_at = TOLD;
@@ -215,8 +239,15 @@ impl Ledger {
         for index in std::mem::take(self.touched.get_mut()) {
             let id = self.id(index);
             let count = self.words[index as usize].take_hits();
-            if self.objects[index as usize].live && count > 0 {
-                out.push(Event::Hit { id, count });
+            let object = self.objects[index as usize];
+            if !object.is_live() || count == 0 {
+                continue;
+            }
+            out.push(Event::Hit { id, count });
+            if object.part == Part::Attrs
+                && let Some(body) = body_of(object.site())
+            {
+                out.push(Event::Hit { id: self.id(body), count });
             }
         }
     }
@@ -236,11 +267,11 @@ impl Ledger {
             let id = self.id(index);
             let count = self.words[index as usize].take_hits();
             let object = &mut self.objects[index as usize];
-            object.proposed = false;
             object.told_at = TOLD;
-            if !object.live {
+            if !object.is_live() {
                 continue;
             }
+            object.state = State::Resident;
             let age = self.next_born.wrapping_sub(object.born);
             let told = describe(object.site());
             debug_assert!(told.is_some(), "every live object has its content");
@@ -259,13 +290,13 @@ impl Ledger {
         if id.generation() == 0 || id.generation() > object.generation {
             return Verdict::Foreign;
         }
-        if id.generation() < object.generation || !object.live {
+        if id.generation() < object.generation || !object.is_live() {
             return Verdict::Stale;
         }
-        if object.proposed {
+        if object.state == State::Proposed {
             return Verdict::Repeated;
         }
-        object.proposed = true;
+        object.state = State::Proposed;
         self.words[(id.slot() >> SHARD_BITS) as usize].take_touched();
         Verdict::Accepted
     }
@@ -275,17 +306,28 @@ impl Ledger {
     pub(super) fn judge(&mut self, id: ObjectId) -> Option<(u32, Site)> {
         let index = id.slot() >> SHARD_BITS;
         let object = self.objects.get_mut(index as usize)?;
-        if object.generation != id.generation() || !object.live || !object.proposed {
+        if object.generation != id.generation() || object.state != State::Proposed {
             return None;
         }
-        object.proposed = false;
+        object.state = State::Resident;
         if !self.words[index as usize].take_touched() {
             return Some((index, object.site()));
         }
+        self.spare(index);
+        None
+    }
+
+    /// Notes that an object was proposed and stays: the policy will be told.
+    pub(super) fn spare(&mut self, index: u32) {
         if self.listening {
+            let id = self.id(index);
             self.events.push(Some(Event::Spare { id }));
         }
-        None
+    }
+
+    /// Whether an object was touched since the sweep, or this, last came by.
+    pub(super) fn take_recent(&mut self, index: u32) -> bool {
+        self.words[index as usize].take_recent()
     }
 
     /// The host's own choice where the reserve is empty: CLOCK over the access words. Looks at
@@ -293,9 +335,8 @@ impl Ledger {
     pub(super) fn sweep(&mut self, steps: usize) -> Option<(u32, Site)> {
         for _ in 0..steps.min(self.objects.len()) {
             self.hand = (self.hand + 1) % self.objects.len();
-            let object = &mut self.objects[self.hand];
-            if object.live && !self.words[self.hand].take_recent() {
-                object.proposed = false;
+            let object = &self.objects[self.hand];
+            if object.is_live() && !self.words[self.hand].take_recent() {
                 return Some((self.hand as u32, object.site()));
             }
         }

@@ -1,5 +1,9 @@
 //! The dentry cache: entries, absent names and whole listings, bounded by bytes.
 //!
+//! Of a listing names and attributes can leave apart ([`weigh`]): attributes first, and what is left
+//! is a listing all the same ([`listing`]). What changes in it is changed where it lies
+//! ([`rewrite`]).
+//!
 //! Sharded by directory; each shard ([`shard`]) has one lock ([`lock`]). A request looks up with it
 //! held shared; where nothing is known, it looks again with it held exclusively, and joins the fill
 //! on its way or leads a new one ([`flights`]). Listings fill the cache from their chunks as these
@@ -18,6 +22,8 @@
 //! way. Lock order: a shard, then the index by handle; never two shards.
 
 mod access;
+#[cfg(test)]
+mod ahead_tests;
 mod common;
 mod counters;
 mod dir;
@@ -29,10 +35,14 @@ mod host;
 mod index;
 mod learn;
 mod ledger;
+mod listing;
+#[cfg(test)]
+mod listing_tests;
 mod lock;
 mod names;
 mod nodes;
 mod reserve;
+mod rewrite;
 mod runs;
 mod shard;
 #[cfg(test)]
@@ -40,10 +50,12 @@ mod sharing_tests;
 mod slot;
 #[cfg(test)]
 mod tests;
+mod weigh;
 
 use crate::attr::Attr;
 use crate::chunk::Chunk;
 use crate::entry::Entry;
+use crate::eviction::Class;
 use crate::handle::Handle;
 use crate::limits::{CACHE_BYTES_MIN, CACHE_SHARDS};
 
@@ -100,11 +112,21 @@ pub enum Filled {
     Failed,
 }
 
+/// A piece of a listing from memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedChunk {
+    /// The entries.
+    pub chunk: Chunk,
+    /// Entries whose attributes are missing here and have to be asked for, a bit each.
+    pub missing: u128,
+}
+
 /// The right to fill a directory from a listing that was asked from its start.
 #[derive(Debug)]
 pub struct ListingTicket {
     dir: Handle,
     asked: Asked,
+    class: Class,
     listing: u64,
     runs: usize,
     kept_bytes: u64,
@@ -231,6 +253,12 @@ impl<W> DentryCache<W> {
     /// the leader's waiter among them.
     pub fn fill(&self, now_ms: u64, ticket: Ticket, filled: &Filled) -> Vec<W> {
         let handle = *ticket.key.handle();
+        let refreshed = match (&ticket.key, filled) {
+            (FillKey::Getattr(_), Filled::Attr(attr)) => {
+                self.refresh(now_ms, ticket.asked, &handle, attr)
+            }
+            _ => false,
+        };
         let waiters = {
             let mut shard = self.shard(&handle).write();
             let late = self.is_late(&ticket, filled);
@@ -244,7 +272,7 @@ impl<W> DentryCache<W> {
                     shard.insert_negative(&self.common, now_ms, dir, name);
                 }
                 (FillKey::Getattr(handle), Filled::Attr(attr)) => {
-                    shard.insert_own(&self.common, now_ms, handle, attr);
+                    shard.take_own(&self.common, now_ms, handle, attr, refreshed);
                 }
                 _ => debug_assert!(false, "{filled:?} does not answer {:?}", ticket.key),
             }
@@ -254,22 +282,31 @@ impl<W> DentryCache<W> {
         waiters
     }
 
-    /// The whole listing of `dir` in its order, or `None` where it is not known.
-    pub fn list(&self, now_ms: u64, dir: &Handle) -> Option<Vec<Chunk>> {
-        let lock = self.shard(dir);
-        let listing = lock.read().listing(&self.common, now_ms, dir);
-        match listing {
-            Some(_) => count(&self.common.hits().list),
-            None => lock.write().counters.list_misses += 1,
-        }
-        listing
+    /// Whether the whole listing of `dir` is known, without using it.
+    pub fn has_listing(&self, now_ms: u64, dir: &Handle) -> bool {
+        self.shard(dir).read().has_listing(&self.common, now_ms, dir)
     }
 
     /// Notes that a listing of `dir` from its start is about to be asked for.
     pub fn begin_listing(&self, dir: &Handle) -> ListingTicket {
+        self.begin_listing_of(dir, Class::Listed)
+    }
+
+    /// As [`DentryCache::begin_listing`], for one that nobody has asked for: eviction is told so.
+    pub fn begin_listing_ahead(&self, dir: &Handle) -> ListingTicket {
+        self.begin_listing_of(dir, Class::Prefetched)
+    }
+
+    fn begin_listing_of(&self, dir: &Handle, class: Class) -> ListingTicket {
         let asked = self.common.fence.ask();
         let listing = self.shard(dir).write().number_listing();
-        ListingTicket { dir: *dir, asked, listing, runs: 0, kept_bytes: 0, keeping: true }
+        ListingTicket { dir: *dir, asked, class, listing, runs: 0, kept_bytes: 0, keeping: true }
+    }
+
+    /// Whether a listing that was asked for then has all names of `dir` that it has now, and no
+    /// others. Attributes may have changed since.
+    pub fn names_hold(&self, stamp: ListingStamp, dir: &Handle) -> bool {
+        !self.common.fence.is_late(stamp.asked, &[self.common.listing_mark(dir)])
     }
 
     /// Whether whoever lists now may share the listing that was asked for then: not when anything
@@ -305,7 +342,7 @@ impl<W> DentryCache<W> {
                 &ticket.dir,
                 ticket.listing,
                 ticket.runs == 0,
-                chunk.detached(),
+                (chunk.detached(), ticket.class),
                 stale,
             );
             ticket.runs += 1;
@@ -340,6 +377,21 @@ impl<W> DentryCache<W> {
 
     fn shard(&self, handle: &Handle) -> &StripedLock<Shard<W>> {
         &self.shards[Common::shard_of(self.common.hash(handle.as_bytes()))]
+    }
+
+    /// Takes in attributes wherever the file is listed, unless they changed since `asked`. Answers
+    /// whether they are known in such a place now.
+    fn refresh(&self, now_ms: u64, asked: Asked, handle: &Handle, attr: &Attr) -> bool {
+        let marks = [self.common.attr_mark(handle)];
+        let mut refreshed = false;
+        for place in self.common.nodes.candidates(self.common.hash(handle.as_bytes())) {
+            let mut shard = self.shards[place.shard as usize].write();
+            // Under the lock of its place: who changes them takes it after raising the fence.
+            if !self.common.fence.is_late(asked, &marks) {
+                refreshed |= shard.refresh_place(&self.common, now_ms, place, handle, attr);
+            }
+        }
+        refreshed
     }
 
     fn find_place(&self, now_ms: u64, handle: &Handle) -> Option<Entry> {

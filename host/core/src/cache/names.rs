@@ -76,6 +76,15 @@ impl Names {
         }
     }
 
+    /// The name with this hash lies elsewhere in its slot now.
+    pub(super) fn move_to(&mut self, hash: u64, old: Pos, new: Pos) -> bool {
+        debug_assert_eq!(old.slot(), new.slot());
+        match self {
+            Self::Few(few) => few.move_to(hash, old, new),
+            Self::Many(index) => index.replace(hash, old.word(), new.word()),
+        }
+    }
+
     /// Shrinks to about what it holds.
     pub(super) fn settle(&mut self, rehash: impl Fn(Pos) -> u64) {
         let Self::Many(index) = self else { return };
@@ -111,6 +120,16 @@ impl Few {
         let wanted = packed(hash, pos);
         let Some(word) = self.words.iter_mut().find(|word| **word == wanted) else { return false };
         *word = FREE;
+        true
+    }
+
+    fn move_to(&mut self, hash: u64, old: Pos, new: Pos) -> bool {
+        if old.slot() >= FEW_SLOTS {
+            return false;
+        }
+        let wanted = packed(hash, old);
+        let Some(word) = self.words.iter_mut().find(|word| **word == wanted) else { return false };
+        *word = packed(hash, new);
         true
     }
 

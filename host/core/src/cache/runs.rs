@@ -3,31 +3,19 @@
 
 use super::common::Common;
 use super::shard::Shard;
-use super::slot::{Content, Slot};
+use super::slot::{Content, NO_OBJECT, Slot};
 use crate::chunk::Chunk;
-use crate::eviction::Removal;
+use crate::eviction::{Class, Removal};
 use crate::handle::Handle;
 
 impl<W> Shard<W> {
-    /// The whole listing of a directory, if it is known and all of it still true.
-    pub(super) fn listing(&self, common: &Common, now_ms: u64, dir: &Handle) -> Option<Vec<Chunk>> {
-        let dir = self.dir(self.dir_number(common, dir)?)?;
-        if !dir.complete || !dir.ordered || !common.is_fresh(now_ms, dir.completed_at_ms) {
-            return None;
-        }
-        let mut chunks = vec![None; dir.runs as usize];
-        for (_, slot) in dir.slots.iter() {
-            if let Content::Run { chunk, rank } = &slot.content {
-                if slot.doubted() != 0 || !common.is_fresh(now_ms, slot.filled_at_ms) {
-                    return None;
-                }
-                *chunks.get_mut(*rank as usize)? = Some(chunk.clone());
-            }
-        }
-        for (_, slot) in dir.slots.iter().filter(|(_, slot)| slot.is_of_listing()) {
-            self.ledger.touch(common, slot.object);
-        }
-        chunks.into_iter().collect()
+    /// Whether [`Shard::listing`] would answer, but for single runs that are too old.
+    pub(super) fn has_listing(&self, common: &Common, now_ms: u64, dir: &Handle) -> bool {
+        let dir = self.dir_number(common, dir).and_then(|number| self.dir(number));
+        dir.is_some_and(|dir| {
+            let is_fresh = common.is_fresh(now_ms, dir.completed_at_ms);
+            dir.is_listed() && is_fresh
+        })
     }
 
     /// Caches a run of a listing as it passes. `first` clears what an earlier listing left.
@@ -40,7 +28,7 @@ impl<W> Shard<W> {
         dir: &Handle,
         listing: u64,
         first: bool,
-        chunk: Chunk,
+        (chunk, class): (Chunk, Class),
         stale: u128,
     ) -> bool {
         let Some(number) = self.dir_or_new(common, dir) else { return false };
@@ -56,7 +44,8 @@ impl<W> Shard<W> {
             let Some(dir) = self.dir_mut(number) else { return false };
             if let Some(pos) = dir.find(hash, name) {
                 if dir.slot(pos.slot()).is_some_and(Slot::is_run) {
-                    dir.unindex(hash, pos);
+                    // It comes again, having been removed and made again: the later one counts.
+                    self.unlist(common, number, hash, pos);
                 } else {
                     self.remove_slot(common, number, pos.slot(), Removal::Invalidated);
                 }
@@ -64,7 +53,12 @@ impl<W> Shard<W> {
         }
         let inserted =
             self.dir(number).and_then(|dir| u16::try_from(dir.runs).ok()).and_then(|rank| {
-                self.insert_slot(common, now_ms, number, Content::Run { chunk, rank })
+                self.insert_slot(
+                    common,
+                    now_ms,
+                    number,
+                    Content::Run { chunk, rank, class, attrs: NO_OBJECT },
+                )
             });
         let Some(slot) = inserted else {
             self.abandon_runs(common, dir, listing, false);
@@ -124,6 +118,7 @@ impl<W> Shard<W> {
             dir.complete = true;
             dir.ordered = true;
             dir.completed_at_ms = now_ms;
+            dir.enter_learnt();
             dir.settle(|name| common.hash(name));
         }
         self.drop_if_vacant(common, number);

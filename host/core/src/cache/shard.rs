@@ -5,23 +5,30 @@
 
 use parking_lot::Mutex;
 
-use super::common::{Common, DIR_WEIGHT_BYTES, ENTRY_WEIGHT_BYTES, SLOT_WEIGHT_BYTES};
+use super::common::{Common, DIR_WEIGHT_BYTES};
 use super::counters::CacheCounters;
 use super::dir::Dir;
 use super::dirs::Dirs;
 use super::flights::Flights;
-use super::ledger::{Ledger, Site, Told};
+use super::ledger::{Ledger, Part, Site};
 use super::nodes::{Place, Pos};
 use super::slot::{Content, Slot};
+use super::weigh::{told, weigh};
 use crate::attr::Attr;
 use crate::chunk::{Chunk, ChunkBuilder};
 use crate::entry::Entry;
-use crate::eviction::{Class, Event, Removal};
+use crate::eviction::{Event, Removal};
 use crate::handle::Handle;
 use crate::limits::EVENTS_WAKE;
+use crate::position::learnt_cookie;
+
+/// Slots that a search for one that may leave looks at.
+const LOOKED_AT_MAX: u32 = 1024;
+/// Slots that it passes over because they were asked for lately.
+const CHANCES_MAX: usize = 16;
 
 pub(super) struct Shard<W> {
-    number: u32,
+    pub(super) number: u32,
     dirs: Dirs,
     pub(super) ledger: Ledger,
     /// Only ever changed, never shared; the mutex says so to the compiler.
@@ -103,7 +110,7 @@ impl<W> Shard<W> {
             return Found::Absent;
         }
         let Some(chunk) = slot.chunk_with(pos) else { return Found::Unknown };
-        self.ledger.touch(common, slot.object);
+        self.ledger.touch(common, slot.attrs_object());
         Found::Entry(chunk, pos.offset())
     }
 
@@ -132,7 +139,7 @@ impl<W> Shard<W> {
         if entry.handle != *handle || !common.is_fresh(now_ms, slot.filled_at_ms) {
             return None;
         }
-        self.ledger.touch(common, slot.object);
+        self.ledger.touch(common, slot.attrs_object());
         Some(entry.to_entry())
     }
 
@@ -146,13 +153,13 @@ impl<W> Shard<W> {
         entry: &Entry,
     ) {
         let Some(number) = self.dir_or_new(common, dir) else { return };
-        if !self.displace(common, now_ms, number, name, Some(&entry.handle)) {
+        if !self.displace(common, now_ms, number, name, Some(entry)) {
             self.put_single(common, now_ms, number, name, entry);
         }
     }
 
-    /// Puts an entry where nothing is cached of its name; answers its slot. Where it cannot be kept,
-    /// its name must not count as absent.
+    /// Puts an entry where nothing is cached of its name; answers its slot. In a listing that is
+    /// known it comes before the others. Where it cannot be kept, its name must not count as absent.
     pub(super) fn put_single(
         &mut self,
         common: &Common,
@@ -161,9 +168,19 @@ impl<W> Shard<W> {
         name: &[u8],
         entry: &Entry,
     ) -> Option<u32> {
+        let mut brick = 0;
+        if let Some(dir) = self.dir_mut(number)
+            && dir.is_listed()
+        {
+            match dir.free_learnt_brick() {
+                Some(free) => brick = free,
+                None => dir.ordered = false,
+            }
+        }
+        let cookie = if brick == 0 { 0 } else { learnt_cookie(name) };
         let mut builder = ChunkBuilder::default();
-        let pushed = builder.push(&entry.as_ref(name, 0));
-        let chunk = if pushed { builder.finish(0) } else { None };
+        let pushed = builder.push(&entry.as_ref(name, cookie));
+        let chunk = if pushed { builder.finish(brick) } else { None };
         let slot = chunk
             .and_then(|chunk| self.insert_slot(common, now_ms, number, Content::Single(chunk)));
         if slot.is_none()
@@ -207,68 +224,95 @@ impl<W> Shard<W> {
         self.insert_slot(common, now_ms, number, Content::Own(Box::new(*attr)));
     }
 
+    /// As [`Shard::insert_own`], of attributes that may be `known` where the file is listed, too:
+    /// then they need not be kept twice.
+    pub(super) fn take_own(
+        &mut self,
+        common: &Common,
+        now_ms: u64,
+        handle: &Handle,
+        attr: &Attr,
+        known: bool,
+    ) {
+        let has_own = || {
+            let dir = self.dir(self.dir_number(common, handle)?)?;
+            dir.own
+        };
+        if !known || has_own().is_some() {
+            self.insert_own(common, now_ms, handle, attr);
+        }
+    }
+
     /// Makes way for what was asked about `name`: a fill by name is newer than what it meets.
-    /// `true` where the cache already says the same and nothing needs to be inserted.
+    /// `true` where nothing needs to be inserted any more.
     fn displace(
         &mut self,
         common: &Common,
         now_ms: u64,
         number: u32,
         name: &[u8],
-        handle: Option<&Handle>,
+        entry: Option<&Entry>,
     ) -> bool {
         let Some(dir) = self.dir_mut(number) else { return true };
+        let proven = dir.complete && common.is_fresh(now_ms, dir.completed_at_ms);
         let Some(pos) = dir.find(common.hash(name), name) else {
-            if handle.is_none() && dir.complete && common.is_fresh(now_ms, dir.completed_at_ms) {
-                return true;
+            if entry.is_none() {
+                return proven;
             }
             // A name that the listing does not have: the listing is no longer the whole truth.
-            if handle.is_some() {
-                dir.complete = false;
-                dir.ordered = false;
-            }
+            dir.complete = false;
+            dir.ordered = false;
             return false;
         };
         let Some(slot) = dir.slot(pos.slot()) else { return true };
-        if slot.is_run() && common.is_fresh(now_ms, slot.filled_at_ms) {
-            let chunk = slot.chunk_with(pos);
-            let listed = chunk.map(|chunk| chunk.entry_at(pos.offset()).handle);
-            if handle.is_some() && listed.as_ref() == handle {
-                return true;
-            }
+        if let Some(entry) = entry
+            && slot.is_run()
+            && common.is_fresh(now_ms, slot.filled_at_ms)
+            && self.take_in_place(common, number, pos, entry)
+        {
+            return true;
         }
         self.clear_name(common, number, name);
-        false
+        entry.is_none() && proven
     }
 
     /// Takes away what is cached of a name, so that something newer can take its place. What is
-    /// known of other names stays; the order of the listing does not.
+    /// known of other names stays, and so does a listing, without this name.
     pub(super) fn clear_name(&mut self, common: &Common, number: u32, name: &[u8]) {
         let hash = common.hash(name);
         let Some(dir) = self.dir_mut(number) else { return };
-        dir.ordered = false;
         let Some(pos) = dir.find(hash, name) else { return };
-        let Some(slot) = dir.slot_mut(pos.slot()) else { return };
+        let Some(slot) = dir.slot(pos.slot()) else { return };
         if slot.is_run() {
-            slot.mark_gone(pos);
-            dir.unindex(hash, pos);
             // A listing that is still filling cannot become complete: it lacks this name now.
             dir.runs_lost = true;
-            return;
+            return self.unlist(common, number, hash, pos);
         }
         // Keep the directory while its slot is exchanged.
-        let complete = dir.complete;
+        let (complete, ordered) = (dir.complete, dir.ordered);
         dir.filling |= KEEP;
         self.remove_slot(common, number, pos.slot(), Removal::Invalidated);
         if let Some(dir) = self.dir_mut(number) {
             dir.filling &= !KEEP;
             dir.complete = complete;
+            dir.ordered = ordered;
         }
     }
 
     /// Evicts an object.
     pub(super) fn evict(&mut self, common: &Common, site: Site) {
-        self.remove_slot(common, site.dir, site.slot, Removal::Evicted);
+        match site.part {
+            Part::Attrs => self.drop_attrs(common, site.dir, site.slot),
+            Part::Body => self.remove_slot(common, site.dir, site.slot, Removal::Evicted),
+        }
+    }
+
+    /// The attributes that leave before an object does: those of a run before its names.
+    pub(super) fn leaf_of(&self, site: Site) -> Option<(u32, Site)> {
+        let slot = self.dir(site.dir)?.slot(site.slot)?;
+        let object = slot.attrs_object();
+        let is_other = site.part == Part::Body && object != slot.object;
+        is_other.then_some((object, Site { part: Part::Attrs, ..site }))
     }
 
     pub(super) fn dir_or_new(&mut self, common: &Common, handle: &Handle) -> Option<u32> {
@@ -299,17 +343,14 @@ impl<W> Shard<W> {
         number: u32,
         content: Content,
     ) -> Option<u32> {
+        self.let_one_go(common, number);
         let dir = self.dirs.get_mut(number)?;
-        let told = told(common, dir, &content);
+        let weights = weigh(&content);
         let names = content.names();
         let is_own = matches!(content, Content::Own(_));
         let slot_number = dir.slots.insert(Slot::new(content, now_ms))?;
-        let object = self.ledger.insert(Site { dir: number, slot: slot_number }, told);
         if is_own {
             dir.own = Some(slot_number as u16);
-        }
-        if let Some(slot) = dir.slot_mut(slot_number) {
-            slot.object = object;
         }
         for entry in 0..names {
             let chunk = dir.slot(slot_number).and_then(Slot::chunk);
@@ -319,23 +360,66 @@ impl<W> Shard<W> {
                 common.nodes.insert(common.hash(chunk.handle_bytes(entry)), place);
             }
             let Some(hash) = dir.name(pos).map(|name| common.hash(name)) else { continue };
+            self.counters.entries += 1;
             // A name that was removed and made again while it was listed comes twice: only the later
             // one can be found, or else it would outlive its invalidation.
             if let Some(double) = dir.name(pos).and_then(|name| dir.find(hash, name)) {
                 dir.unindex(hash, double);
                 if let Some(slot) = dir.slot_mut(double.slot()) {
                     slot.mark_gone(double);
+                    self.counters.entries -= 1;
                 }
             }
             dir.index(hash, pos, |name| common.hash(name));
         }
-        self.counters.entries += names as u64;
-        common.charge(told.weight_bytes);
-        common.count_object();
+        common.charge(weights.sum());
+        self.enter_objects(common, number, slot_number);
         if self.ledger.pending() >= EVENTS_WAKE {
             common.wake();
         }
         Some(slot_number)
+    }
+
+    /// Enters the objects of a new slot, and what else follows from what it is.
+    fn enter_objects(&mut self, common: &Common, number: u32, slot_number: u32) {
+        let Some(dir) = self.dirs.get_mut(number) else { return };
+        let Some(slot) = dir.slot(slot_number) else { return };
+        if let Some(chunk) = slot.chunk() {
+            let brick = chunk.brick();
+            dir.set_learnt(brick, true);
+        }
+        // Attributes first: a policy that takes the oldest takes them before their names.
+        for part in [Part::Attrs, Part::Body] {
+            let Some(slot) = dir.slot(slot_number) else { return };
+            let Some(told) = told(common, dir, &slot.content, part) else { continue };
+            common.count_object();
+            let object = self.ledger.insert(Site { dir: number, slot: slot_number, part }, told);
+            if let Some(slot) = dir.slot_mut(slot_number) {
+                slot.set_object(part, object);
+            }
+        }
+    }
+
+    /// Makes room in a directory that has as many slots as it can have: an absent name or a single
+    /// entry leaves, if possible one that was not asked for lately.
+    fn let_one_go(&mut self, common: &Common, number: u32) {
+        let Some(dir) = self.dirs.get_mut(number) else { return };
+        if !dir.slots.is_full() {
+            return;
+        }
+        let ledger = &mut self.ledger;
+        let mut chances = CHANCES_MAX;
+        let leaves = dir.slots.next(LOOKED_AT_MAX, |slot| {
+            let may_leave = slot.is_single() || matches!(slot.content, Content::Negative(_));
+            if may_leave && chances > 0 && ledger.take_recent(slot.object) {
+                chances -= 1;
+                return false;
+            }
+            may_leave
+        });
+        if let Some(slot) = leaves {
+            self.remove_slot(common, number, slot, Removal::Evicted);
+        }
     }
 
     pub(super) fn remove_slot(
@@ -347,15 +431,15 @@ impl<W> Shard<W> {
     ) {
         let Some(dir) = self.dirs.get_mut(number) else { return };
         let Some(slot) = dir.slots.take(slot_number) else { return };
-        let names = slot.content.names();
         match &slot.content {
             Content::Run { chunk, .. } | Content::Single(chunk) => {
-                for entry in 0..names {
+                for entry in 0..chunk.count() {
                     let pos = Pos::new(slot_number, chunk.offset(entry));
                     dir.unindex(common.hash(chunk.name(entry)), pos);
                     let place = Place { shard: self.number, dir: number, slot: slot_number, entry };
                     common.nodes.remove(common.hash(chunk.handle_bytes(entry)), place);
                 }
+                dir.set_learnt(chunk.brick(), false);
             }
             Content::Negative(name) => {
                 dir.unindex(common.hash(name), Pos::new(slot_number, 0));
@@ -372,15 +456,24 @@ impl<W> Shard<W> {
             Content::Single(_) => dir.complete = false,
             Content::Negative(_) | Content::Own(_) => {}
         }
-        let weight_bytes = told(common, dir, &slot.content).weight_bytes;
-        self.ledger.remove(slot.object, reason);
-        self.counters.entries -= names as u64;
+        self.counters.entries -= slot.names() as u64;
         if reason == Removal::Invalidated {
             self.counters.invalidated += 1;
         }
-        common.refund(weight_bytes);
+        common.refund(weigh(&slot.content).sum());
+        self.ledger.remove(slot.object, reason);
         common.uncount_object();
+        if slot.attrs_object() != slot.object {
+            self.ledger.remove(slot.attrs_object(), reason);
+            common.uncount_object();
+        }
         self.drop_if_vacant(common, number);
+    }
+
+    /// Moves what waits to be told into `out`.
+    pub(super) fn drain(&mut self, out: &mut Vec<Event>) {
+        let Self { dirs, ledger, .. } = self;
+        ledger.drain(out, |site| Some(dirs.get(site.dir)?.slot(site.slot)?.object));
     }
 
     /// Tells what is resident anew.
@@ -388,24 +481,9 @@ impl<W> Shard<W> {
         let Self { dirs, ledger, .. } = self;
         ledger.restart(out, |site| {
             let dir = dirs.get(site.dir)?;
-            Some(told(common, dir, &dir.slot(site.slot)?.content))
+            told(common, dir, &dir.slot(site.slot)?.content, site.part)
         });
     }
-}
-
-/// What is told of a content of `dir`: always the same, so it is not kept.
-fn told(common: &Common, dir: &Dir, content: &Content) -> Told {
-    let key = |part: &[u8]| common.key(dir.handle_bytes(), part);
-    let (key, class) = match content {
-        Content::Run { rank, .. } => (key(&u64::from(*rank).to_le_bytes()), Class::Listed),
-        Content::Single(chunk) => (key(chunk.name(0)), Class::Asked),
-        Content::Negative(name) => (key(name), Class::Asked),
-        Content::Own(_) => (key(b""), Class::Asked),
-        Content::Empty => (key(b"/"), Class::Listed),
-    };
-    let entries_bytes = content.names() as u32 * ENTRY_WEIGHT_BYTES;
-    let weight_bytes = SLOT_WEIGHT_BYTES + content.len_bytes() as u32 + entries_bytes;
-    Told { key, class, weight_bytes }
 }
 
 /// A bit in `Dir::filling` that no listing has: the directory is kept while it changes.

@@ -3,17 +3,25 @@
 //!
 //! Most directories are small and have one slot, which lies in the directory itself.
 
+use super::ledger::Part;
 use super::nodes::Pos;
 use crate::attr::Attr;
 use crate::chunk::Chunk;
 use crate::entry::EntryRef;
+use crate::eviction::Class;
 use crate::limits::CHUNK_ENTRIES_MAX;
 
 /// One object: something cached that comes and goes as a whole.
 #[derive(Debug)]
 pub(super) enum Content {
-    /// A run of the listing, the `rank`-th from its start.
-    Run { chunk: Chunk, rank: u16 },
+    /// A run of the listing, the `rank`-th from its start; why it came.
+    Run {
+        chunk: Chunk,
+        rank: u16,
+        class: Class,
+        /// Index in the shard's ledger of the object that its attributes are, or [`NO_OBJECT`].
+        attrs: u32,
+    },
     /// One entry, asked for by name.
     Single(Chunk),
     /// A name known to be absent.
@@ -35,10 +43,13 @@ pub(super) struct Slot {
     doubt: Option<Box<Doubt>>,
 }
 
-/// What of a slot is no longer true, a bit an entry.
+/// Where there is no object.
+pub(super) const NO_OBJECT: u32 = u32::MAX;
+
+/// What of a slot is no longer known, a bit an entry.
 #[derive(Debug, Default)]
 struct Doubt {
-    /// Entries whose attributes are no longer true.
+    /// Entries whose attributes are no longer true, or were let go.
     stale: u128,
     /// Entries whose name is no longer true.
     gone: u128,
@@ -74,8 +85,8 @@ impl Slot {
         Self { content, object: 0, filled_at_ms, doubt: None }
     }
 
-    /// The chunk with the entry at a position from the directory's own index, if its name and
-    /// attributes are still true.
+    /// The chunk with the entry at a position from the directory's own index, if its name is still
+    /// true and its attributes are known.
     #[inline]
     pub(super) fn chunk_with(&self, pos: Pos) -> Option<&Chunk> {
         let chunk = self.chunk()?;
@@ -84,23 +95,48 @@ impl Slot {
         (!doubted).then_some(chunk)
     }
 
-    /// The entry with a number that may be of another chunk, if its name and attributes are still
-    /// true.
+    /// The entry with a number that may be of another chunk, if its name is still true and its
+    /// attributes are known.
     pub(super) fn entry(&self, number: usize) -> Option<EntryRef<'_>> {
         let chunk = self.chunk()?;
         let known = number < chunk.count() && self.doubted() >> number & 1 == 0;
         known.then(|| chunk.entry(number))
     }
 
-    /// The entries that are not wholly true any more, a bit each.
-    pub(super) fn doubted(&self) -> u128 {
+    /// The entries that are not wholly known any more, a bit each.
+    fn doubted(&self) -> u128 {
         self.doubt.as_ref().map_or(0, |doubt| doubt.stale | doubt.gone)
     }
 
-    /// The attributes of these entries, a bit each, are no longer true.
+    /// The entries whose attributes are to be asked for, a bit each.
+    pub(super) fn stale(&self) -> u128 {
+        self.doubt.as_ref().map_or(0, |doubt| doubt.stale & !doubt.gone)
+    }
+
+    /// The entries whose name is no longer true, a bit each.
+    pub(super) fn gone(&self) -> u128 {
+        self.doubt.as_ref().map_or(0, |doubt| doubt.gone)
+    }
+
+    /// The names that are still true, an absent one too.
+    pub(super) fn names(&self) -> usize {
+        self.content.names() - self.gone().count_ones() as usize
+    }
+
+    /// The attributes of these entries, a bit each, are no longer true, or are let go.
     pub(super) fn mark_stale(&mut self, entries: u128) {
         if entries != 0 {
             self.doubt.get_or_insert_default().stale |= entries;
+        }
+    }
+
+    /// The attributes of an entry are known again.
+    pub(super) fn mark_known(&mut self, entry: usize) {
+        if let Some(doubt) = &mut self.doubt {
+            doubt.stale &= !(1 << entry);
+            if doubt.stale | doubt.gone == 0 {
+                self.doubt = None;
+            }
         }
     }
 
@@ -108,6 +144,24 @@ impl Slot {
     pub(super) fn mark_gone(&mut self, pos: Pos) {
         if let Some(number) = self.chunk().map(|chunk| chunk.index_at(pos.offset())) {
             self.doubt.get_or_insert_default().gone |= 1 << number;
+        }
+    }
+
+    /// The object that the attributes here belong to: their own, or that of all of the slot.
+    #[inline]
+    pub(super) fn attrs_object(&self) -> u32 {
+        match self.content {
+            Content::Run { attrs, .. } if attrs != NO_OBJECT => attrs,
+            _ => self.object,
+        }
+    }
+
+    /// Notes what object a part is.
+    pub(super) fn set_object(&mut self, part: Part, object: u32) {
+        match (part, &mut self.content) {
+            (Part::Attrs, Content::Run { attrs, .. }) => *attrs = object,
+            (Part::Attrs, _) => {}
+            (Part::Body, _) => self.object = object,
         }
     }
 
@@ -122,6 +176,14 @@ impl Slot {
 
     pub(super) fn is_single(&self) -> bool {
         matches!(self.content, Content::Single(_))
+    }
+
+    /// The chunk of a run or of a single entry, to change it.
+    pub(super) fn chunk_mut(&mut self) -> Option<&mut Chunk> {
+        match &mut self.content {
+            Content::Run { chunk, .. } | Content::Single(chunk) => Some(chunk),
+            Content::Negative(_) | Content::Own(_) | Content::Empty => None,
+        }
     }
 
     /// The entries of this slot; none for the other contents.
@@ -162,6 +224,8 @@ pub(super) struct Many {
     /// The first of the free cells, each of which names the next.
     free: Option<u16>,
     used: u32,
+    /// Where the next search for a slot that may leave begins.
+    hand: u32,
 }
 
 #[derive(Debug)]
@@ -183,7 +247,7 @@ impl Slots {
             }
             Self::One(first) => {
                 let cells = vec![Cell::Used(first), Cell::Used(slot)];
-                *self = Self::Many(Many { cells, free: None, used: 2 });
+                *self = Self::Many(Many { cells, free: None, used: 2, hand: 0 });
                 Some(1)
             }
             Self::Many(mut many) => {
@@ -253,6 +317,29 @@ impl Slots {
 
     pub(super) fn is_empty(&self) -> bool {
         matches!(self, Self::None)
+    }
+
+    /// Whether there are as many as there can be.
+    pub(super) fn is_full(&self) -> bool {
+        matches!(self, Self::Many(many) if many.used as usize >= Pos::SLOTS_MAX)
+    }
+
+    /// The next slot in turn for which `may_leave` holds, of `steps` at most.
+    pub(super) fn next(
+        &mut self,
+        steps: u32,
+        mut may_leave: impl FnMut(&Slot) -> bool,
+    ) -> Option<u32> {
+        let Self::Many(many) = self else { return None };
+        let len = many.cells.len() as u32;
+        for _ in 0..steps.min(len) {
+            let number = many.hand % len;
+            many.hand = (number + 1) % len;
+            if matches!(&many.cells[number as usize], Cell::Used(slot) if may_leave(slot)) {
+                return Some(number);
+            }
+        }
+        None
     }
 
     /// Gives back memory that is held for more slots.

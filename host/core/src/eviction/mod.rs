@@ -1,8 +1,8 @@
 //! Eviction: what a policy sees of the cache and what it answers.
 //!
-//! The cache keeps **objects**: a chunk of a listing or a single entry, each with an id, a weight
-//! and a class. A policy is told of them in batches of [`Event`]s and proposes victims; the host
-//! decides. Three parties meet here:
+//! The cache keeps **objects**: the names of a chunk of a listing, its attributes, or a single
+//! entry, each with an id, a weight and a class. A policy is told of them in batches of [`Event`]s
+//! and proposes victims; the host decides. Three parties meet here:
 //!
 //! - the **host** ([`EvictionHost`]: the cache, or a replay of a trace) owns the objects, counts
 //!   their hits and keeps a reserve of victims, so that no request waits for a policy;
@@ -96,8 +96,8 @@ pub enum Event {
         /// Why it left.
         reason: Removal,
     },
-    /// The policy proposed it, but the host keeps it (it was touched since): it is an ordinary
-    /// resident again.
+    /// The policy proposed it, but the host keeps it (it was touched since, or something else had to
+    /// leave first): it is an ordinary resident again.
     Spare {
         /// The object.
         id: ObjectId,

@@ -69,7 +69,8 @@ pub(crate) struct World {
     pub(crate) tree: Tree,
     pub(crate) outcomes: Vec<Outcome>,
     pub(crate) gateways: Vec<Gateway>,
-    /// Everything that happened, for people.
+    /// Everything that happened, for people, where it is to be kept.
+    pub(crate) is_traced: bool,
     pub(crate) trace: Vec<String>,
     flights: Vec<Flight>,
     runs: BTreeMap<RunId, Under>,
@@ -93,6 +94,7 @@ impl World {
             tree: Tree::new(&root),
             outcomes: Vec::new(),
             gateways: Vec::new(),
+            is_traced: std::env::var_os("PORTCULLIS_SEED").is_some(),
             trace: Vec::new(),
             flights: Vec::new(),
             runs: BTreeMap::new(),
@@ -126,7 +128,9 @@ impl World {
 
     pub(crate) fn begin(&mut self, gateway: usize, op: Op) -> RunId {
         let id = self.outcomes.len();
-        self.trace.push(format!("run {id} by {gateway}: {op:?}"));
+        if self.is_traced {
+            self.trace.push(format!("run {id} by {gateway}: {op:?}"));
+        }
         self.last_batches = 0;
         self.outcomes.push(Outcome { op: op.clone(), result: None, is_applied: false });
         let (run, then) = Run::begin(op);
@@ -152,7 +156,9 @@ impl World {
                 self.send(gateway, Some(id), Some(waiter), batch);
             }
             Then::End { result, after } => {
-                self.trace.push(format!("run {id} ends: {result:?}"));
+                if self.is_traced {
+                    self.trace.push(format!("run {id} ends: {result:?}"));
+                }
                 self.runs.remove(&id);
                 self.end(id, result);
                 self.send(gateway, Some(id), None, after);
@@ -234,7 +240,9 @@ impl World {
         match self.members[member].answer(&flight.request, flight.session) {
             Answer::Wait => flight.at = At::Waiting(self.states[member]),
             Answer::Told(told, applied) => {
-                self.trace.push(format!("  {member} {:?} -> {told:?}", flight.request));
+                if self.is_traced {
+                    self.trace.push(format!("  {member} {:?} -> {told:?}", flight.request));
+                }
                 flight.at = At::Reply(told);
                 let run = flight.run;
                 self.states[member] += 1;
@@ -260,7 +268,9 @@ impl World {
     fn apply(&mut self, run: Option<RunId>, applied: Applied) {
         let (Some(id), true) = (run, applied != Applied::No) else { return };
         let outcome = &mut self.outcomes[id];
-        self.trace.push(format!("run {id} is done"));
+        if self.is_traced {
+            self.trace.push(format!("run {id} is done"));
+        }
         assert!(!outcome.is_applied, "{id} is done a second time");
         let may_be = matches!(outcome.result, None | Some(Err(Status::InDoubt)));
         assert!(may_be, "{id} is done after it ended: {:?}", outcome.result);
@@ -301,7 +311,9 @@ impl World {
     /// The session between a gateway and a member ends, and another begins.
     pub(crate) fn lose_session(&mut self, gateway: usize, member: usize) {
         let old = self.gateways[gateway].sessions[member];
-        self.trace.push(format!("gateway {gateway} loses its session with {member}"));
+        if self.is_traced {
+            self.trace.push(format!("gateway {gateway} loses its session with {member}"));
+        }
         self.end_session(member, old);
         self.gateways[gateway].sessions[member] = self.attach(member);
     }
@@ -336,7 +348,9 @@ impl World {
 
     /// A member restarts: it is gone for a while, or back at once.
     pub(crate) fn restart(&mut self, member: usize, is_up: bool) {
-        self.trace.push(format!("member {member} restarts, up: {is_up}"));
+        if self.is_traced {
+            self.trace.push(format!("member {member} restarts, up: {is_up}"));
+        }
         self.members[member].restart();
         self.members[member].is_up = is_up;
         self.states[member] += 1;
@@ -353,7 +367,9 @@ impl World {
 
     /// A gateway dies; its sessions end when the members notice.
     pub(crate) fn kill_gateway(&mut self, gateway: usize) {
-        self.trace.push(format!("gateway {gateway} dies"));
+        if self.is_traced {
+            self.trace.push(format!("gateway {gateway} dies"));
+        }
         let Gateway { id, sessions } = self.gateways.remove(gateway);
         self.runs.retain(|_, under| under.gateway != id);
         let sessions = sessions.into_iter().enumerate();

@@ -13,6 +13,7 @@ mod mount;
 mod outages;
 mod reading;
 mod relay;
+mod relisting;
 mod reopening;
 mod repeating;
 mod sharing;

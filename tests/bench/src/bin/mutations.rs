@@ -1,5 +1,6 @@
 //! Creating, stating and removing files: through a mount, through bindfs(1) on the same directory,
-//! and, where `PORTCULLIS_GLUSTER` names a directory of a mounted GlusterFS volume, through that.
+//! and, where `PORTCULLIS_GLUSTER` names a directory of a mounted GlusterFS volume, through that;
+//! and what it would be if all that a change cost beside bindfs were two bare quinn hops.
 //! Then the rate of changes with 0, 1 and 8 clients that watch the directory and do nothing.
 
 use std::fs;
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use portcullis_bench::{print_policy, print_ratio};
+use portcullis_bench::{chain, print_policy, print_ratio};
 use portcullis_suite::mounted::Mounted;
 use portcullis_suite::site::Site;
 
@@ -17,6 +18,11 @@ const FILES: usize = 10_000;
 const FILES_WATCHED: usize = 2_000;
 const WATCHERS: [usize; 3] = [0, 1, 8];
 const ROUNDS: usize = 2;
+/// Requests over two bare hops, and bytes of an answer.
+const HOPS: u32 = 5_000;
+const ANSWER_LEN_BYTES: u64 = 200;
+/// Changes of one file: it is created and removed.
+const CHANGES_A_FILE: f64 = 2.0;
 
 /// The least time of each part, over all rounds.
 #[derive(Clone, Copy)]
@@ -57,11 +63,33 @@ fn main() {
     for ((name, _, times), bar) in contestants[1..].iter().zip(["at most 2", "at most 0.33"]) {
         print_ratio(&format!("against {name}"), ours / times.total(), bar);
     }
+    let hop_us = bare_hops_us();
+    let bindfs_us = contestants[1].2.total() * 1e6 / FILES as f64;
+    println!("two bare quinn hops there and back, three threads: {hop_us:.0} us a request");
+    let floor = (bindfs_us + CHANGES_A_FILE * hop_us) / bindfs_us;
+    print_ratio("bindfs and two bare hops a change, against bindfs", floor, "the floor");
     if contestants.len() == 2 {
         println!("GlusterFS: not measured, PORTCULLIS_GLUSTER is not set");
     }
     watched(&site, mounted.path());
     print_policy(&site.stats());
+}
+
+/// The least time of a request over two bare hops, one at a time, in microseconds.
+fn bare_hops_us() -> f64 {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let connection = chain::connect_apart().await;
+        let mut least = Duration::MAX;
+        for _ in 0..ROUNDS {
+            let begun = Instant::now();
+            for _ in 0..HOPS {
+                assert_eq!(chain::down(&connection, ANSWER_LEN_BYTES).await, ANSWER_LEN_BYTES);
+            }
+            least = least.min(begun.elapsed());
+        }
+        least.as_secs_f64() * 1e6 / f64::from(HOPS)
+    })
 }
 
 /// The rate of changes while others watch.

@@ -3,9 +3,11 @@
 //!
 //! [`stale`]: answers that were true once, and "no such name" where there is one. [`renames`]:
 //! names that move, and links. [`attributes`]: sizes, times and modes. [`names`]: what a name may
-//! be. [`open_files`]: files that lose their names or their content while they are open.
+//! be. [`open_files`]: files that lose their names or their content while they are open. [`listings`]:
+//! directories that change while they are listed.
 
 mod attributes;
+mod listings;
 mod names;
 mod open_files;
 mod renames;

@@ -1,0 +1,172 @@
+//! Prefetch: which directories are listed before anybody asks for them.
+//!
+//! Three parties meet here, as in [`eviction`](crate::eviction):
+//!
+//! - the **host** (a mount, or a gateway for one client) lists directories, for its client and ahead
+//!   of it, and has the cache that they go into;
+//! - the [`Prefetcher`] gives directories their ids, keeps to the [`Budget`], counts what came of
+//!   each listing ahead, and carries events and answers between the host and the policy;
+//! - a **policy** ([`PrefetchPolicy`]) chooses. There are two: [`Nothing`], and [`Crawl`], which
+//!   recognises the walk of a tree.
+//!
+//! What a policy sees and answers are numbers alone, so that it may as well be a component.
+//!
+//! What must hold: a policy proposes, the host decides: ids that were never given out, or stand for
+//! a directory that is listed already, are dropped. No client waits for a policy.
+
+pub mod crawl;
+mod dirs;
+mod prefetcher;
+#[cfg(test)]
+mod simulation;
+
+use std::str::FromStr;
+
+pub use crawl::Crawl;
+pub use prefetcher::{Budget, Meeting, Order, PrefetchCounters, Prefetcher};
+
+/// A directory as a policy knows it. An id never stands for another directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DirId(pub u64);
+
+/// How a directory stood when its client began to list it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Entry {
+    /// It had been listed ahead.
+    Used = 0,
+    /// It was being listed ahead, and the client waits for the rest of that.
+    Late = 1,
+    /// It was known for another reason.
+    Known = 2,
+    /// It has to be asked for.
+    Missed = 3,
+}
+
+/// Why a directory that a policy chose is not listed ahead, or was so in vain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Loss {
+    /// It is known already.
+    Known = 0,
+    /// It could not be listed.
+    Failed = 1,
+    /// It was changed before it was used.
+    Invalidated = 2,
+    /// It left the cache before it was used, or is too large to be listed ahead.
+    Dropped = 3,
+}
+
+/// Something that happened to a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The client began to list it.
+    Entered {
+        /// The directory.
+        dir: DirId,
+        /// How it stood.
+        entry: Entry,
+    },
+    /// A listing of `dir`, for the client or ahead of it, told of this subdirectory, which is new.
+    /// They come in the order of the listing.
+    Subdir {
+        /// The directory.
+        dir: DirId,
+        /// The subdirectory.
+        subdir: DirId,
+    },
+    /// A listing of it is over: no more subdirectories will be told.
+    Listed {
+        /// The directory.
+        dir: DirId,
+    },
+    /// It was chosen by the policy, and nothing came of that.
+    Lost {
+        /// The directory.
+        dir: DirId,
+        /// Why.
+        loss: Loss,
+    },
+}
+
+/// What a policy wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// List this directory ahead.
+    List(DirId),
+    /// It is not wanted any more. Where it is being listed that is given up.
+    Cancel(DirId),
+    /// The policy has done with it: its id is not used again.
+    Forget(DirId),
+}
+
+/// A prefetch policy, for one client.
+///
+/// The caller guarantees: a directory is first told by `Subdir`, or by `Entered` where its parent was
+/// not; each id of [`Answer::List`] that is not cancelled or forgotten comes to `Entered`, `Listed`
+/// or `Lost` in the end, and is held for the policy until then.
+///
+/// The implementor must: keep what it remembers within a fixed multiple of the ids that it has not
+/// forgotten; forget ids that it has done with; and do the same for the same events and times.
+pub trait PrefetchPolicy: Send {
+    /// The name by which it is known.
+    fn name(&self) -> &'static str;
+
+    /// Takes a batch of events. `now_ms` is monotonic, from an arbitrary start.
+    fn on_events(&mut self, now_ms: u64, events: &[Event]);
+
+    /// Adds what it wants now to `answers`, with at most `want` directories to be listed.
+    fn propose(&mut self, now_ms: u64, want: usize, answers: &mut Vec<Answer>);
+}
+
+/// The policy that fetches nothing ahead.
+#[derive(Debug, Default)]
+pub struct Nothing;
+
+impl PrefetchPolicy for Nothing {
+    fn name(&self) -> &'static str {
+        PrefetchChoice::Nothing.name()
+    }
+
+    fn on_events(&mut self, _now_ms: u64, _events: &[Event]) {}
+
+    fn propose(&mut self, _now_ms: u64, _want: usize, _answers: &mut Vec<Answer>) {}
+}
+
+/// The policies that there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PrefetchChoice {
+    /// [`Nothing`].
+    Nothing,
+    /// [`Crawl`].
+    #[default]
+    Crawl,
+}
+
+impl PrefetchChoice {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "none",
+            Self::Crawl => "crawl",
+        }
+    }
+
+    /// A policy for one client.
+    pub fn policy(self) -> Box<dyn PrefetchPolicy> {
+        match self {
+            Self::Nothing => Box::new(Nothing),
+            Self::Crawl => Box::<Crawl>::default(),
+        }
+    }
+}
+
+impl FromStr for PrefetchChoice {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let mut known = [Self::Nothing, Self::Crawl].into_iter();
+        let found = known.find(|choice| choice.name() == name);
+        found.ok_or_else(|| format!("{name} is no prefetch policy: there are none and crawl"))
+    }
+}

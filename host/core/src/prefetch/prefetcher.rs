@@ -1,0 +1,364 @@
+//! The host's half of prefetch for one client: what it lists ahead, and what becomes of that.
+//!
+//! The host tells of each listing of its client ([`entered`](Prefetcher::entered),
+//! [`told`](Prefetcher::told), [`ended`](Prefetcher::ended)), carries out what
+//! [`take`](Prefetcher::take) answers, and tells of those listings too
+//! ([`told_ahead`](Prefetcher::told_ahead), [`ended_ahead`](Prefetcher::ended_ahead)), and of what is
+//! no longer true. It may be that a directory is listed ahead and by its client at once: then the
+//! client takes the listing over as it comes, if the host can do that.
+//!
+//! What must hold: never more listings are under way than the budget has requests; no new one
+//! begins while what was brought and is not used is over its bytes or entries, and one that brings
+//! more than that alone is stopped; each listing ahead is counted once, as used, late, wasted,
+//! cancelled or failed.
+
+use super::dirs::{Dirs, Held, Standing};
+use super::{Answer, DirId, Entry, Event, Loss, PrefetchPolicy};
+use crate::attr::FileKind;
+use crate::chunk::Chunk;
+use crate::handle::Handle;
+use crate::limits::PREFETCH_DIRS_MAX;
+use crate::watch::Change;
+
+/// What may be spent on one client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Listings ahead under way.
+    pub requests: usize,
+    /// Bytes of listings that are not used yet.
+    pub bytes: u64,
+    /// Entries of listings that are not used yet.
+    pub entries: u64,
+}
+
+/// What was counted since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PrefetchCounters {
+    /// Listings begun ahead.
+    pub begun: u64,
+    /// Of those, used when they were there.
+    pub used: u64,
+    /// Used before they were there.
+    pub late: u64,
+    /// Never used: changed, evicted, or given up for as long as it is known.
+    pub wasted: u64,
+    /// Given up before they were there.
+    pub cancelled: u64,
+    /// Not to be had.
+    pub failed: u64,
+}
+
+impl PrefetchCounters {
+    /// Adds what one client's counters went on by, from `before` to `now`. One of them may go back,
+    /// for what turned out to be known.
+    pub fn advance(&mut self, before: &Self, now: &Self) {
+        let on = |sum: &mut u64, before: u64, now: u64| {
+            *sum = sum.wrapping_add(now).wrapping_sub(before);
+        };
+        on(&mut self.begun, before.begun, now.begun);
+        on(&mut self.used, before.used, now.used);
+        on(&mut self.late, before.late, now.late);
+        on(&mut self.wasted, before.wasted, now.wasted);
+        on(&mut self.cancelled, before.cancelled, now.cancelled);
+        on(&mut self.failed, before.failed, now.failed);
+    }
+}
+
+/// How a client's listing meets what is done ahead of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meeting {
+    /// It is being listed ahead: take that over.
+    UnderWay,
+    /// Nothing of it is under way.
+    Alone,
+}
+
+/// What the host has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// List this directory ahead, from its start.
+    List(Handle),
+    /// Give that up.
+    Stop(Handle),
+}
+
+/// See the module.
+pub struct Prefetcher {
+    policy: Box<dyn PrefetchPolicy>,
+    budget: Budget,
+    dirs: Dirs,
+    events: Vec<Event>,
+    answers: Vec<Answer>,
+    under_way: usize,
+    held: Held,
+    counters: PrefetchCounters,
+}
+
+impl Prefetcher {
+    /// One that knows nothing yet. `seed` keeps clients from choosing handles that collide.
+    pub fn new(policy: Box<dyn PrefetchPolicy>, budget: Budget, seed: u64) -> Self {
+        Self {
+            policy,
+            budget,
+            dirs: Dirs::new(seed),
+            events: Vec::new(),
+            answers: Vec::new(),
+            under_way: 0,
+            held: Held::default(),
+            counters: PrefetchCounters::default(),
+        }
+    }
+
+    /// What was counted.
+    pub fn counters(&self) -> PrefetchCounters {
+        self.counters
+    }
+
+    /// Listings ahead under way.
+    pub fn under_way(&self) -> usize {
+        self.under_way
+    }
+
+    /// What was brought and is not used yet.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> Held {
+        self.held
+    }
+
+    /// Directories that the policy has not forgotten.
+    #[cfg(test)]
+    pub(super) fn known(&self) -> usize {
+        self.dirs.len()
+    }
+
+    /// The client begins to list a directory from its start; `is_cached` tells whether all of it is
+    /// in the cache.
+    pub fn entered(&mut self, dir: &Handle, is_cached: bool) -> Meeting {
+        let known = self.dirs.find(dir);
+        let Some(id) = known.or_else(|| self.has_room().then(|| self.dirs.add(dir))) else {
+            return Meeting::Alone;
+        };
+        let standing = self.dirs.get(id).map_or(Standing::Known, |dir| dir.standing);
+        let entry = match standing {
+            Standing::Ready(_) if is_cached => Entry::Used,
+            Standing::UnderWay(_) => Entry::Late,
+            _ if is_cached => Entry::Known,
+            _ => Entry::Missed,
+        };
+        match entry {
+            Entry::Used => self.counters.used += 1,
+            Entry::Late => self.counters.late += 1,
+            // It has left the cache.
+            Entry::Missed if matches!(standing, Standing::Ready(_)) => self.counters.wasted += 1,
+            Entry::Known | Entry::Missed => {}
+        }
+        self.stand(id, Standing::Entered);
+        self.events.push(Event::Entered { dir: id, entry });
+        if entry == Entry::Late { Meeting::UnderWay } else { Meeting::Alone }
+    }
+
+    /// A chunk of the client's own listing.
+    pub fn told(&mut self, dir: &Handle, chunk: &Chunk) {
+        if let Some(id) = self.dirs.find(dir)
+            && self.dirs.get(id).is_some_and(|dir| !dir.is_told)
+        {
+            self.subdirs(id, chunk);
+        }
+    }
+
+    /// The client's own listing is over, whole or not.
+    pub fn ended(&mut self, dir: &Handle) {
+        if let Some(id) = self.dirs.find(dir)
+            && let Some(dir) = self.dirs.get_mut(id)
+            && !dir.is_told
+        {
+            dir.is_told = true;
+            self.events.push(Event::Listed { dir: id });
+        }
+    }
+
+    /// A chunk of a listing ahead. Where the answer is `false` the listing has to be stopped: it is
+    /// too large.
+    pub fn told_ahead(&mut self, dir: &Handle, chunk: &Chunk) -> bool {
+        let Some(id) = self.dirs.find(dir) else { return true };
+        self.subdirs(id, chunk);
+        let Some(Standing::UnderWay(held)) = self.dirs.get(id).map(|dir| dir.standing) else {
+            return true;
+        };
+        let (bytes, entries) = (chunk.bytes().len() as u64, chunk.count() as u64);
+        let held = Held { bytes: held.bytes + bytes, entries: held.entries + entries };
+        self.stand(id, Standing::UnderWay(held));
+        held.bytes <= self.budget.bytes && held.entries <= self.budget.entries
+    }
+
+    /// A listing ahead is over: it is in the cache, or why not. Each [`Order::List`] ends with this,
+    /// or with an [`Order::Stop`].
+    pub fn ended_ahead(&mut self, dir: &Handle, outcome: Result<(), Loss>) {
+        self.under_way = self.under_way.saturating_sub(1);
+        let Some(id) = self.dirs.find(dir) else { return };
+        let Some(Standing::UnderWay(held)) = self.dirs.get(id).map(|dir| dir.standing) else {
+            // The client has taken it over, or the policy gave it up.
+            if self.dirs.get(id).is_some_and(|dir| dir.standing == Standing::Entered) {
+                self.events.push(Event::Listed { dir: id });
+            }
+            return;
+        };
+        match outcome {
+            Ok(()) => {
+                self.stand(id, Standing::Ready(held));
+                self.events.push(Event::Listed { dir: id });
+            }
+            Err(loss) => {
+                match loss {
+                    // Never asked for.
+                    Loss::Known => self.counters.begun -= 1,
+                    Loss::Failed => self.counters.failed += 1,
+                    Loss::Invalidated | Loss::Dropped => self.counters.wasted += 1,
+                }
+                self.stand(id, Standing::Known);
+                if let Some(dir) = self.dirs.get_mut(id) {
+                    dir.is_told = false;
+                }
+                self.events.push(Event::Lost { dir: id, loss });
+            }
+        }
+    }
+
+    /// The client is gone: what is under way is cancelled, and the rest was in vain.
+    pub fn close(&mut self) {
+        self.counters.cancelled += self.under_way as u64;
+        self.counters.wasted += self.dirs.ready().len() as u64;
+        (self.under_way, self.held) = (0, Held::default());
+        self.dirs.clear();
+        self.events.clear();
+    }
+
+    /// What is no longer true was forgotten.
+    pub fn forgotten(&mut self, changes: &[Change]) {
+        for change in changes {
+            match change {
+                Change::Name { dir, .. } | Change::Names { dir } => {
+                    if let Some(id) = self.dirs.find(dir) {
+                        self.waste(id, Loss::Invalidated);
+                    }
+                }
+                Change::All => {
+                    for id in self.dirs.ready() {
+                        self.waste(id, Loss::Invalidated);
+                    }
+                }
+                Change::Attr { .. } => {}
+            }
+        }
+    }
+
+    /// Tells the policy what happened, and answers what the host has to do now.
+    pub fn take(&mut self, now_ms: u64) -> Vec<Order> {
+        let events = std::mem::take(&mut self.events);
+        self.policy.on_events(now_ms, &events);
+        let is_full =
+            self.held.bytes >= self.budget.bytes || self.held.entries >= self.budget.entries;
+        let left = self.budget.requests.saturating_sub(self.under_way);
+        let want = if is_full { 0 } else { left };
+        let mut answers = std::mem::take(&mut self.answers);
+        self.policy.propose(now_ms, want, &mut answers);
+        let mut orders = Vec::new();
+        for answer in answers.drain(..) {
+            orders.extend(match answer {
+                Answer::List(id) => self.list(id, want),
+                Answer::Cancel(id) => self.cancel(id),
+                Answer::Forget(id) => self.forget(id),
+            });
+        }
+        self.answers = answers;
+        orders
+    }
+
+    fn list(&mut self, id: DirId, want: usize) -> Option<Order> {
+        let dir = self.dirs.get_mut(id)?;
+        if dir.standing != Standing::Known || want == 0 || self.under_way >= self.budget.requests {
+            return None;
+        }
+        dir.is_told = true;
+        let handle = dir.handle;
+        self.under_way += 1;
+        self.counters.begun += 1;
+        self.stand(id, Standing::UnderWay(Held::default()));
+        Some(Order::List(handle))
+    }
+
+    fn cancel(&mut self, id: DirId) -> Option<Order> {
+        let dir = self.dirs.get(id)?;
+        let order = match dir.standing {
+            Standing::UnderWay(_) => {
+                self.counters.cancelled += 1;
+                self.under_way -= 1;
+                Some(Order::Stop(dir.handle))
+            }
+            Standing::Ready(_) => {
+                self.counters.wasted += 1;
+                None
+            }
+            Standing::Known | Standing::Entered => return None,
+        };
+        self.stand(id, Standing::Known);
+        if let Some(dir) = self.dirs.get_mut(id) {
+            dir.is_told = false;
+        }
+        order
+    }
+
+    fn forget(&mut self, id: DirId) -> Option<Order> {
+        let order = self.cancel(id);
+        self.dirs.remove(id);
+        order
+    }
+
+    fn waste(&mut self, id: DirId, loss: Loss) {
+        if self.dirs.get(id).is_some_and(|dir| matches!(dir.standing, Standing::Ready(_))) {
+            self.counters.wasted += 1;
+            self.stand(id, Standing::Known);
+            self.events.push(Event::Lost { dir: id, loss });
+        }
+    }
+
+    fn subdirs(&mut self, id: DirId, chunk: &Chunk) {
+        for entry in 0..chunk.count() {
+            if chunk.kind(entry) != FileKind::Directory || !self.has_room() {
+                continue;
+            }
+            if let Some(handle) = Handle::new(chunk.handle_bytes(entry))
+                && self.dirs.find(&handle).is_none()
+            {
+                let subdir = self.dirs.add(&handle);
+                self.events.push(Event::Subdir { dir: id, subdir });
+            }
+        }
+    }
+
+    /// A policy that keeps to its limit is never refused; one that does not is told no more.
+    fn has_room(&self) -> bool {
+        self.dirs.len() < 2 * PREFETCH_DIRS_MAX
+    }
+
+    fn stand(&mut self, id: DirId, standing: Standing) {
+        let Some(dir) = self.dirs.get_mut(id) else { return };
+        let before = std::mem::replace(&mut dir.standing, standing);
+        let of = |standing| match standing {
+            Standing::UnderWay(held) | Standing::Ready(held) => held,
+            Standing::Known | Standing::Entered => Held::default(),
+        };
+        let (before, now) = (of(before), of(standing));
+        self.held.bytes = self.held.bytes + now.bytes - before.bytes;
+        self.held.entries = self.held.entries + now.entries - before.entries;
+    }
+}
+
+impl std::fmt::Debug for Prefetcher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { under_way, held, counters, .. } = self;
+        let mut shown = f.debug_struct("Prefetcher");
+        shown.field("policy", &self.policy.name()).field("under_way", under_way);
+        shown.field("held", held).field("counters", counters).finish_non_exhaustive()
+    }
+}

@@ -4,6 +4,8 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use portcullis_core::limits::GETATTRS_MAX;
+use portcullis_core::volume::DirId;
 use portcullis_core::{Entry, FileKind, Handle, Status};
 use portcullis_wire::message::{Failure, Lock, LockOwner, LockSort};
 use portcullis_wire::{Reply, Request};
@@ -13,6 +15,8 @@ use rustix::io::Errno;
 use crate::error::failure;
 use crate::files::OpenFiles;
 use crate::tree::Tree;
+use crate::volume::asks::check_arbiter;
+use crate::volume::is_own_xattr;
 use crate::watcher::{self, Watcher};
 use crate::{mutate, name, xattr};
 
@@ -65,7 +69,11 @@ pub(crate) fn answer(tree: &Tree, asker: &Asker, request: Request) -> Result<Rep
             let file = asker.files.get(file)?;
             mutate::fsync(file.content().fd, data_only).map(|()| Reply::Done)
         }
-        Request::Fsyncdir { dir } => tree.mutator.fsyncdir(&dir).map(|()| Reply::Done),
+        Request::Fsyncdir { dir } => match tree.mutator.fsyncdir(&dir) {
+            // What has no names has none to write back.
+            Err(failure) if failure.status == Status::NoCopy => Ok(Reply::Done),
+            synced => synced.map(|()| Reply::Done),
+        },
         Request::Lseek { file, offset_bytes, hole } => {
             let file = asker.files.get(file)?;
             let found = mutate::lseek(file.content().fd, offset_bytes, hole);
@@ -80,7 +88,17 @@ pub(crate) fn answer(tree: &Tree, asker: &Asker, request: Request) -> Result<Rep
             tree.handles.object(&handle)?;
             tree.handles.export().statfs().map(Reply::Statfs).map_err(failure)
         }
+        Request::Getattrs { handles } => getattrs(tree, watcher, &handles),
+        Request::Unfinished => {
+            let member = tree.handles.member();
+            let (orphans, led) =
+                member.map(|member| member.transactions().unfinished()).unwrap_or_default();
+            Ok(Reply::Unfinished { orphans, led })
+        }
         Request::Getxattr { handle, name } => {
+            if is_own(&handle, &name) {
+                return Err(Status::NoAttribute.into());
+            }
             let object = watcher::object(watcher, &tree.handles, &handle);
             let object = object.map_err(|failure| match failure.status {
                 // `ls -l` asks each name, and knows what this answer means.
@@ -90,11 +108,18 @@ pub(crate) fn answer(tree: &Tree, asker: &Asker, request: Request) -> Result<Rep
             xattr::getxattr(object.fd.as_fd(), &name).map(Reply::Xattr)
         }
         Request::Listxattr { handle } => match watcher::object(watcher, &tree.handles, &handle) {
-            Ok(object) => xattr::listxattr(object.fd.as_fd()).map(Reply::Xattr),
+            Ok(object) => {
+                let mut names = xattr::listxattr(object.fd.as_fd())?;
+                if DirId::of_handle(&handle).is_some() {
+                    names = without_own(&names);
+                }
+                Ok(Reply::Xattr(names))
+            }
             Err(failure) if failure.status == Status::CrossDevice => Ok(Reply::Xattr(Vec::new())),
             Err(failure) => Err(failure),
         },
         Request::Attach { .. }
+        | Request::Join { .. }
         | Request::Renew
         | Request::Detach
         | Request::List { .. }
@@ -120,14 +145,52 @@ fn lookup(
     name: &[u8],
 ) -> Result<Entry, Failure> {
     name::check_known(&tree.handles, dir, name)?;
-    let dir = tree.handles.directory(dir)?;
-    if let Some(watcher) = watcher {
-        watcher.names(&dir);
-    }
+    check_arbiter(&tree.handles, dir, name)?;
+    let dir = watcher::directory(watcher, &tree.handles, dir)?.ok_or(Status::NotFound)?;
     watcher::entry(watcher, &tree.handles, &dir, name).map_err(|error| match error {
         Errno::NOENT if tree.handles.export().is_removed(dir.fd.as_fd()) => Status::Stale.into(),
         _ => failure(error),
     })
+}
+
+/// What files are that names elsewhere lead to.
+fn getattrs(tree: &Tree, watcher: Option<&Watcher>, handles: &[Handle]) -> Result<Reply, Failure> {
+    if handles.len() > GETATTRS_MAX {
+        let detail = format!("{} files; at most {GETATTRS_MAX} at once", handles.len());
+        return Err(Failure::new(Status::InvalidArgument, detail));
+    }
+    let entry = |handle: &Handle| {
+        let object = watcher::object(watcher, &tree.handles, handle)?;
+        let kind = object.stat.kind();
+        let target = match kind {
+            FileKind::Symlink => {
+                Some(readlinkat(&object.fd, c"", Vec::new()).map_err(failure)?.into_bytes())
+            }
+            _ => None,
+        };
+        let attr = Some(tree.orphans.told(handle, object.stat.attr()));
+        Ok(Entry { handle: *handle, attr, kind, target })
+    };
+    let told = |handle: &Handle| match entry(handle) {
+        Ok(entry) => Ok(Some(entry)),
+        Err(Failure { status: Status::Stale | Status::NoCopy | Status::BadHandle, .. }) => Ok(None),
+        Err(failure) => Err(failure),
+    };
+    handles.iter().map(told).collect::<Result<_, Failure>>().map(Reply::Entries)
+}
+
+/// Whether the brick keeps an extended attribute for itself.
+pub(crate) fn is_own(handle: &Handle, name: &[u8]) -> bool {
+    is_own_xattr(name) && DirId::of_handle(handle).is_some()
+}
+
+fn without_own(names: &[u8]) -> Vec<u8> {
+    let names = names.split_inclusive(|&byte| byte == 0);
+    names
+        .filter(|name| !is_own_xattr(name.strip_suffix(b"\0").unwrap_or(name)))
+        .flatten()
+        .copied()
+        .collect()
 }
 
 fn readlink(tree: &Tree, watcher: Option<&Watcher>, handle: &Handle) -> Result<Vec<u8>, Failure> {

@@ -54,7 +54,6 @@ impl Own {
 }
 
 /// Whether changes are made as their callers.
-#[cfg(test)]
 pub(crate) fn changes_identity() -> bool {
     Own::get().may_change
 }

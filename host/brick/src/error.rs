@@ -49,6 +49,17 @@ pub enum BrickError {
         /// Why not.
         reason: String,
     },
+    /// What it keeps of being a member of a volume cannot be read.
+    #[error(
+        "cannot export {path}: it is part of a volume, and .portcullis-volume in it cannot be \
+             used: {source}"
+    )]
+    Volume {
+        /// The path given.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The identity is not a brick's.
     #[error("a brick cannot serve as {role}: it needs the brick's certificate and handle.key")]
     NotBrick {

@@ -16,6 +16,7 @@
 //! - `handles`: which bytes stand for a file, and finding it by them; `name`: which names may be
 //!   asked for.
 //! - `export`: the root, and the only ways by which a path becomes a file.
+//! - `volume`: the brick as a member of a volume of several.
 //! - `workers`: bounds what blocks.
 //!
 //! What must hold: no request reaches a file outside the export; no handle ever leads to another
@@ -42,6 +43,7 @@ mod service;
 #[cfg(test)]
 mod testing;
 mod tree;
+mod volume;
 mod watcher;
 mod workers;
 mod xattr;
@@ -109,6 +111,7 @@ impl Brick {
             _ => return Err(BrickError::NotBrick { role: identity.role }),
         };
         let handles = Handles::new(Export::open(&config.export)?, secret, config.handles)?;
+        volume::joining::find(&handles)?;
         let server = Server::bind(config.listen, identity)?;
         let address = server
             .local_addr()

@@ -9,17 +9,20 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use portcullis_core::replay::{Admission, OpId};
+use portcullis_core::volume::{Ask, Named, Pointer, Told, member_of};
 use portcullis_core::watch::Change;
-use portcullis_core::{Attr, Entry, Handle, Status};
+use portcullis_core::{Attr, Entry, FileKind, Handle, Status};
 use portcullis_transport::Body;
 use portcullis_wire::Reply;
 use portcullis_wire::message::{Caller, Failure, Mutated, Mutation};
 use tokio::sync::oneshot;
 
-use crate::answers::Asker;
+use crate::answers::{Asker, is_own};
 use crate::mutate::{self, Changes, Place};
 use crate::service::{BrickService, Session};
 use crate::tree::Tree;
+use crate::volume::asks::{self, check_arbiter};
+use crate::volume::entering;
 use crate::watcher;
 
 /// What came of an operation, kept until its client has it.
@@ -28,6 +31,29 @@ pub(crate) struct Applied {
     result: Result<(Mutated, Vec<Change>), Failure>,
     /// The session that was answered; files are open in no other.
     session: u64,
+    /// The file that is to be opened lies on another member.
+    is_elsewhere: bool,
+}
+
+impl Applied {
+    fn of(result: Result<(Mutated, Vec<Change>), Failure>, session: u64) -> Self {
+        Self { result, session, is_elsewhere: false }
+    }
+
+    /// Whether it is an answer: not where nothing was done, and other members are to be asked before
+    /// the same operation is asked again.
+    fn is_kept(&self) -> bool {
+        let told =
+            |told: &Told| matches!(self.result, Ok((Mutated::Told(ref is), _)) if is == told);
+        !told(&Told::NoCopy) && !self.is_elsewhere
+    }
+}
+
+fn wake(waiters: Vec<oneshot::Sender<()>>) {
+    for waiter in waiters {
+        // Whoever no longer waits needs no word.
+        let _ = waiter.send(());
+    }
 }
 
 /// Applies a mutation, or answers what came of it before.
@@ -52,13 +78,18 @@ pub(crate) async fn mutate(
             waiter
         });
         match admission {
+            Admission::Apply if matches!(mutation, Mutation::Recall) => {
+                // Nothing was ever asked by this number; whoever asks it now is the first.
+                wake(tree.replays.lock().abandon(&op));
+                return reply(Ok((Mutated::NotAsked, Vec::new())), Vec::new());
+            }
             Admission::Apply => {
                 let (applied, dirs) = apply(tree, session, caller, mutation, body).await;
-                let waiters = tree.replays.lock().finish(&op, applied.clone());
-                for waiter in waiters {
-                    // Whoever no longer waits needs no word.
-                    let _ = waiter.send(());
-                }
+                wake(if applied.is_kept() {
+                    tree.replays.lock().finish(&op, applied.clone())
+                } else {
+                    tree.replays.lock().abandon(&op)
+                });
                 return reply(applied.result, dirs);
             }
             Admission::Replay(applied) => {
@@ -121,8 +152,24 @@ async fn apply(
     body: Vec<Bytes>,
 ) -> (Applied, Vec<(Handle, Attr)>) {
     let (at, asker) = (tree.clone(), session.asker());
-    let is_rename = matches!(mutation, Mutation::Rename { .. });
-    let is_mkdir = matches!(mutation, Mutation::Mkdir { .. });
+    let is_rename = matches!(
+        mutation,
+        Mutation::Rename { .. }
+            | Mutation::Volume(Ask::Rename { .. } | Ask::Commit { .. } | Ask::Finish { .. })
+    );
+    let is_mkdir = matches!(mutation, Mutation::Mkdir { .. } | Mutation::Volume(Ask::Mkdir { .. }));
+    let is_create = matches!(mutation, Mutation::Create { .. });
+    let entered = match tree.handles.member() {
+        Some(member) => {
+            let root = tree.handles.root();
+            entering::enter(member, root, session.number, &mutation).await
+        }
+        None => Ok(None),
+    };
+    let entered = match entered {
+        Ok(entered) => entered,
+        Err(failure) => return (Applied::of(Err(failure), session.number), Vec::new()),
+    };
     let work = move || {
         let mut changes = Changes::default();
         let applier = Applier { tree: &at, asker: &asker, caller: &caller, body: &body };
@@ -134,7 +181,13 @@ async fn apply(
         }
         Ok((result, changes.into_vec(), dirs))
     };
-    let (result, changes, dirs) = match tree.workers.run(work).await {
+    let worked = tree.workers.run(work).await;
+    // Those who wait for these names wait for no acknowledgements.
+    drop(entered);
+    let (result, changes, dirs) = match worked {
+        Ok((Err(failure), changes, _)) if failure.status == Status::NoCopy => {
+            (Ok(Mutated::Told(Told::NoCopy)), changes, Vec::new())
+        }
         Ok(done) => done,
         // Nobody knows how far it came.
         Err(failure) => (Err(failure), vec![Change::All], Vec::new()),
@@ -152,7 +205,8 @@ async fn apply(
     let origin = session.id().filter(|_| result.is_ok() && !is_filled);
     tree.watching.change(origin, &changes).await;
     let result = result.map(|mutated| (mutated, changes));
-    (Applied { result, session: session.number }, dirs)
+    let is_elsewhere = is_create && matches!(result, Ok((Mutated::Told(Told::Elsewhere), _)));
+    (Applied { is_elsewhere, ..Applied::of(result, session.number) }, dirs)
 }
 
 /// What was answered before, in the terms of the session that asks now. Blocks.
@@ -187,11 +241,20 @@ fn repeat(
 }
 
 /// An entry as it is told to the one who made it.
-fn told(tree: &Tree, asker: &Asker, entry: Entry) -> Entry {
+pub(crate) fn told(tree: &Tree, asker: &Asker, entry: Entry) -> Entry {
     let Some(watcher) = &asker.watcher else { return entry };
     let entry = watcher.own(&tree.handles, entry);
     let attr = entry.attr.map(|attr| tree.orphans.told(&entry.handle, attr));
     Entry { attr, ..entry }
+}
+
+/// What is told where a file is to be opened whose name is a pointer.
+fn elsewhere(pointer: &Pointer) -> Result<Mutated, Failure> {
+    match Named::Pointer(*pointer).kind() {
+        FileKind::Directory => Err(Status::IsDirectory.into()),
+        FileKind::Symlink => Err(Status::Loop.into()),
+        _ => Ok(Mutated::Told(Told::Elsewhere)),
+    }
 }
 
 /// One operation being applied. Blocks.
@@ -205,12 +268,20 @@ struct Applier<'a> {
 impl Applier<'_> {
     fn apply(&self, mutation: Mutation, changes: &mut Changes) -> Result<Mutated, Failure> {
         let (mutator, caller) = (&self.tree.mutator, self.caller);
+        self.check_member(&mutation)?;
         match mutation {
+            Mutation::Volume(ask) => self.apply_ask(ask, changes),
             Mutation::Create { dir, name, mode, flags } => {
                 self.asker.files.check_room()?;
                 self.watch_names(&dir)?;
                 let at = Place { dir: &dir, name: &name };
-                let (entry, opened) = mutator.create(caller, at, flags, mode, changes)?;
+                let created = mutator.create(caller, at, flags, mode, changes);
+                if created.as_ref().is_err_and(|failure| failure.status == Status::Loop)
+                    && let Some(pointer) = self.pointer(&dir, &name)
+                {
+                    return elsewhere(&pointer);
+                }
+                let (entry, opened) = created?;
                 let file = self.asker.files.insert(opened, flags)?;
                 Ok(Mutated::Created { entry: told(self.tree, self.asker, entry), file })
             }
@@ -223,7 +294,9 @@ impl Applier<'_> {
             Mutation::Mkdir { dir, name, mode } => {
                 let made =
                     self.entry(&dir, &name, |at| mutator.mkdir(caller, at, mode, changes))?;
-                self.watch_made(&made, changes);
+                if let Mutated::Entry(entry) = &made {
+                    self.watch_made(entry, changes);
+                }
                 Ok(made)
             }
             Mutation::Mknod { dir, name, mode, rdev } => {
@@ -250,6 +323,54 @@ impl Applier<'_> {
             }
             other => self.apply_to_file(other, changes),
         }
+    }
+
+    /// What a member of a volume does not do, since it concerns others or would deceive them.
+    fn check_member(&self, mutation: &Mutation) -> Result<(), Failure> {
+        let handles = &self.tree.handles;
+        let Some(member) = handles.member() else { return Ok(()) };
+        let refuse = |detail: &str| Err(Failure::new(Status::InvalidArgument, detail));
+        match mutation {
+            Mutation::Mkdir { .. }
+            | Mutation::Unlink { .. }
+            | Mutation::Rmdir { .. }
+            | Mutation::Rename { .. } => {
+                refuse("several bricks may have a part in this: ask a gateway that knows them all")
+            }
+            Mutation::Symlink { target, .. } if Pointer::is_reserved(target) => {
+                refuse("the bricks of a volume keep links to .portcullis: for themselves")
+            }
+            Mutation::Create { dir, name, .. }
+            | Mutation::Mknod { dir, name, .. }
+            | Mutation::Symlink { dir, name, .. }
+            | Mutation::Link { dir, name, .. } => check_arbiter(handles, dir, name),
+            Mutation::Setxattr { handle, name, .. } | Mutation::Removexattr { handle, name }
+                if is_own(handle, name) =>
+            {
+                let detail = "the brick keeps this attribute for itself";
+                Err(Failure::new(Status::NotPermitted, detail))
+            }
+            _ => member.check_refreshed(handles, mutation),
+        }
+    }
+
+    fn apply_ask(&self, ask: Ask, changes: &mut Changes) -> Result<Mutated, Failure> {
+        if let Ask::Mkdir { place, .. } | Ask::Link { place, .. } = &ask {
+            self.watch_names(&place.dir)?;
+        }
+        let told = asks::apply(self.tree, self.asker, self.caller, ask, changes)?;
+        if let Told::Made(entry) = &told
+            && entry.kind == FileKind::Directory
+        {
+            self.watch_made(entry, changes);
+        }
+        Ok(Mutated::Told(told))
+    }
+
+    /// What a name leads to that is a pointer.
+    fn pointer(&self, dir: &Handle, name: &[u8]) -> Option<Pointer> {
+        let handles = &self.tree.handles;
+        handles.pointer_by_name(&handles.directory(dir).ok()?, name)
     }
 
     fn apply_to_file(&self, mutation: Mutation, changes: &mut Changes) -> Result<Mutated, Failure> {
@@ -306,12 +427,17 @@ impl Applier<'_> {
     /// What the directories are like now, for the one who caches it.
     fn dirs(&self, dirs: [Option<Handle>; 2]) -> Vec<(Handle, Attr)> {
         let Some(watcher) = &self.asker.watcher else { return Vec::new() };
+        let handles = &self.tree.handles;
+        // A copy away from home knows the directory's attributes as little as anybody.
+        let is_home = |dir: &Handle| {
+            handles.member().is_none_or(|member| member_of(dir).home() == member.number())
+        };
         let attr = |dir: Handle| {
             // Gone already, or not to be read: it is asked for again.
-            let attr = watcher::attr(Some(watcher), &self.tree.handles, &dir).ok()?;
+            let attr = watcher::attr(Some(watcher), handles, &dir).ok()?;
             Some((dir, attr))
         };
-        dirs.into_iter().flatten().filter_map(attr).collect()
+        dirs.into_iter().flatten().filter(is_home).filter_map(attr).collect()
     }
 
     fn entry(
@@ -326,8 +452,7 @@ impl Applier<'_> {
     }
 
     /// The one who made a directory may take it for empty, unless somebody was faster to fill it.
-    fn watch_made(&self, made: &Mutated, changes: &mut Changes) {
-        let Mutated::Entry(entry) = made else { return };
+    fn watch_made(&self, entry: &Entry, changes: &mut Changes) {
         let handles = &self.tree.handles;
         let is_empty = || {
             self.watch_names(&entry.handle).ok()?;

@@ -6,7 +6,8 @@ use portcullis_core::{Handle, Status};
 use portcullis_wire::message::Failure;
 
 use crate::handles::Handles;
-use crate::orphans::is_hidden;
+use crate::orphans::ORPHANS_DIR;
+use crate::volume::VOLUME_DIR;
 
 /// Whether `name` can be the name of anything; not of what the brick hides.
 pub(crate) fn check(name: &[u8]) -> Result<(), Failure> {
@@ -19,6 +20,15 @@ pub(crate) fn check(name: &[u8]) -> Result<(), Failure> {
         return Err(Failure::new(Status::InvalidArgument, detail));
     }
     Ok(())
+}
+
+/// Whether the brick keeps `name` for itself, in the root.
+pub(crate) fn is_own(name: &[u8]) -> bool {
+    name == ORPHANS_DIR || name == VOLUME_DIR
+}
+
+fn is_hidden(handles: &Handles, dir: &Handle, name: &[u8]) -> bool {
+    is_own(name) && dir == handles.root()
 }
 
 /// Checks the name of something that is there.

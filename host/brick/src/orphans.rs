@@ -110,11 +110,6 @@ impl Orphan {
     }
 }
 
-/// Whether `name` in `dir` is the hidden directory.
-pub(crate) fn is_hidden(handles: &Handles, dir: &Handle, name: &[u8]) -> bool {
-    name == ORPHANS_DIR && dir == handles.root()
-}
-
 /// Keeps a file for whoever has it open.
 pub(crate) struct Held {
     orphans: Arc<Orphans>,
@@ -212,6 +207,7 @@ impl Orphans {
 
     /// What a file's attributes are told to be.
     pub(crate) fn told(&self, handle: &Handle, attr: Attr) -> Attr {
+        let attr = self.handles.told(handle, attr);
         if self.is_orphan(handle) {
             return Attr { nlink: attr.nlink.saturating_sub(1), ..attr };
         }

@@ -13,6 +13,7 @@
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use portcullis_core::entry::is_valid_name;
 use portcullis_core::{Chunk, ChunkBuilder, Entry, FileKind, Handle, Status, Timestamp};
@@ -23,8 +24,10 @@ use tracing::warn;
 
 use crate::error::failure;
 use crate::handles::{Directory, Handles, birth_now};
-use crate::orphans::ORPHANS_DIR;
-use crate::watcher::Watcher;
+use crate::name;
+use crate::service::BrickCounters;
+use crate::volume::asks::check_arbiter;
+use crate::watcher::{self, Watcher};
 
 /// Entries of the first step. Each further one has four times as many,
 const FIRST_STEP_ENTRIES: usize = 32;
@@ -45,6 +48,7 @@ pub(crate) struct Scan {
     ahead: NamesAhead,
     buffer_len: usize,
     step_entries: usize,
+    counters: Arc<BrickCounters>,
 }
 
 /// What one step found.
@@ -56,17 +60,18 @@ pub(crate) struct Step {
 }
 
 impl Scan {
-    /// Begins a listing of `dir`, after the entry with the cookie in `after` if there is one.
+    /// Begins a listing of `dir`, after the entry with the cookie in `after` if there is one; `None`
+    /// where this member of a volume has no names of the directory.
     pub(crate) fn begin(
         handles: Arc<Handles>,
         dir: &Handle,
         after: &[u64],
         watcher: Option<Watcher>,
-    ) -> Result<Self, Failure> {
-        let dir = handles.directory(dir)?;
-        if let Some(watcher) = &watcher {
-            watcher.names(&dir);
-        }
+        counters: Arc<BrickCounters>,
+    ) -> Result<Option<Self>, Failure> {
+        let Some(dir) = watcher::directory(watcher.as_ref(), &handles, dir)? else {
+            return Ok(None);
+        };
         let list = handles.export().open_for_list(dir.fd.as_fd()).map_err(failure)?;
         match *after {
             [] | [0] => {}
@@ -77,7 +82,8 @@ impl Scan {
                 return Err(Failure::new(Status::InvalidArgument, detail));
             }
         }
-        Ok(Self {
+        Ok(Some(Self {
+            counters,
             is_root: dir.handle == *handles.root(),
             handles,
             watcher,
@@ -86,7 +92,7 @@ impl Scan {
             ahead: NamesAhead::default(),
             buffer_len: FIRST_BUFFER_LEN_BYTES,
             step_entries: FIRST_STEP_ENTRIES,
-        })
+        }))
     }
 
     /// The next entries.
@@ -102,16 +108,35 @@ impl Scan {
             }
             let Some(raw) = self.ahead.next() else { break };
             let name = self.ahead.name(raw);
+            if self.is_stray(name) {
+                continue;
+            }
             let Some(entry) = self.examine(name, raw, since)? else { continue };
             let entry = entry.as_ref(name, raw.cookie);
             if !builder.push(&entry) {
-                chunks.extend(builder.finish(0));
+                chunks.extend(builder.finish(self.brick()));
                 builder.push(&entry);
             }
         }
-        chunks.extend(builder.finish(0));
+        chunks.extend(builder.finish(self.brick()));
         self.step_entries = (self.step_entries * 4).min(STEP_ENTRIES_MAX);
         Ok(Step { chunks, is_last })
+    }
+
+    /// The number of the brick among those of its volume.
+    fn brick(&self) -> u16 {
+        self.handles.member().map_or(0, |member| member.number().into())
+    }
+
+    /// Whether a name lies here that another member of the volume arbitrates.
+    fn is_stray(&self, name: &[u8]) -> bool {
+        let is_stray = check_arbiter(&self.handles, &self.dir.handle, name).is_err();
+        if is_stray && self.counters.strays.fetch_add(1, Ordering::Relaxed) == 0 {
+            let name = name.escape_ascii();
+            warn!(%name, dir = ?self.dir.handle, "another program made a name where another member \
+                of the volume arbitrates it: nobody is told of it. Further ones are counted only");
+        }
+        is_stray
     }
 
     /// The entry of a name, `None` where the name is gone.
@@ -121,10 +146,12 @@ impl Scan {
         raw: RawName,
         since: Timestamp,
     ) -> Result<Option<Entry>, Failure> {
-        let quick = || {
-            (raw.kind != FileKind::Symlink)
-                .then(|| self.handles.entry_by_name(&self.dir, name, since))
-                .flatten()
+        let quick = || match raw.kind {
+            FileKind::Symlink => {
+                let pointer = self.handles.pointer_by_name(&self.dir, name)?;
+                Some(self.handles.pointer_entry(&pointer, |_, _| {}))
+            }
+            _ => self.handles.entry_by_name(&self.dir, name, since),
         };
         let entry = match &self.watcher {
             Some(watcher) => watcher.entry(&self.handles, &self.dir, name, quick),
@@ -158,7 +185,7 @@ impl Scan {
                     Some(Err(error)) => return Err(failure(error)),
                 };
                 let name = entry.file_name().to_bytes();
-                if name == ORPHANS_DIR && self.is_root {
+                if self.is_root && name::is_own(name) {
                     // The brick's own.
                 } else if is_valid_name(name) {
                     self.ahead.push(name, kind(entry.file_type()), entry.next_entry_cookie());
@@ -257,6 +284,11 @@ mod tests {
         step.chunks.iter().flat_map(Chunk::entries).map(|entry| entry.name.to_vec()).collect()
     }
 
+    fn begin(handles: Arc<Handles>, dir: &Handle, after: &[u64]) -> Scan {
+        let scan = Scan::begin(handles, dir, after, None, Arc::default()).expect("it begins");
+        scan.expect("it has names")
+    }
+
     #[test]
     fn names_that_went_after_they_were_read_are_left_out_and_the_rest_told() {
         let dir = tempfile::tempdir().expect("a directory");
@@ -265,7 +297,7 @@ mod tests {
         }
         let handles = handles(&dir);
         let root = handles.root_entry().expect("a root").handle;
-        let mut scan = Scan::begin(handles, &root, &[], None).expect("it begins");
+        let mut scan = begin(handles, &root, &[]);
         let first = scan.step().expect("a step");
         let mut seen = names(&first);
         assert_eq!(seen.len(), FIRST_STEP_ENTRIES);
@@ -297,7 +329,7 @@ mod tests {
         let handles = handles(&dir);
         let root = handles.root_entry().expect("a root").handle;
         let mut whole = Vec::new();
-        let mut scan = Scan::begin(handles.clone(), &root, &[], None).expect("it begins");
+        let mut scan = begin(handles.clone(), &root, &[]);
         loop {
             let step = scan.step().expect("a step");
             let entries = step.chunks.iter().flat_map(Chunk::entries);
@@ -308,7 +340,7 @@ mod tests {
         }
         assert_eq!(whole.len(), 5000);
         for (index, &(_, cookie)) in whole.iter().enumerate() {
-            let mut scan = Scan::begin(handles.clone(), &root, &[cookie], None).expect("it begins");
+            let mut scan = begin(handles.clone(), &root, &[cookie]);
             let step = scan.step().expect("a step");
             let rest = &whole[index + 1..];
             let next = &rest[..rest.len().min(FIRST_STEP_ENTRIES)];
@@ -326,7 +358,7 @@ mod tests {
         let root = handles.root_entry().expect("a root").handle;
         let root = handles.directory(&root).expect("the root");
         let gone = handles.entry(&root, b"gone").expect("there").handle;
-        let mut scan = Scan::begin(handles, &gone, &[], None).expect("it begins");
+        let mut scan = begin(handles, &gone, &[]);
         std::fs::remove_dir(dir.path().join("gone")).expect("removed");
         assert_eq!(scan.step().err().map(|failure| failure.status), Some(Status::Stale));
     }

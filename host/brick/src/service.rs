@@ -19,6 +19,7 @@ use crate::files::{OpenFile, OpenFiles, ReadPieces};
 use crate::mutations;
 use crate::scan::{Scan, Step};
 use crate::tree::Tree;
+use crate::volume::joining;
 use crate::watcher::Watcher;
 
 /// What a brick counts since it started.
@@ -34,6 +35,9 @@ pub struct BrickCounters {
     pub bad_handles: AtomicU64,
     /// Mutations that were asked again and had been applied.
     pub replays: AtomicU64,
+    /// Names that lie where another member of the volume arbitrates them: another program made
+    /// them, and nobody is told of them. Each is counted whenever it is met.
+    pub strays: AtomicU64,
     /// Changes that other programs make.
     pub direct: Arc<DirectCounters>,
 }
@@ -46,6 +50,7 @@ impl Default for BrickCounters {
             failures: AtomicU64::new(0),
             bad_handles: AtomicU64::new(0),
             replays: AtomicU64::new(0),
+            strays: AtomicU64::new(0),
             direct: Arc::default(),
         }
     }
@@ -67,6 +72,8 @@ pub(crate) struct Session {
     pub(crate) files: Arc<OpenFiles>,
     /// The watches, where the peer caches what it is told.
     watcher: OnceLock<Watcher>,
+    /// The peer knows which part of a volume the brick is.
+    has_joined: AtomicBool,
     /// Listings and reads that may still begin.
     streams: Semaphore,
     warned: AtomicBool,
@@ -128,6 +135,7 @@ impl Service for BrickService {
             recaller,
             files: Arc::default(),
             watcher: OnceLock::new(),
+            has_joined: AtomicBool::new(false),
             streams: Semaphore::new(BRICK_STREAMS_PER_CONNECTION_MAX),
             warned: AtomicBool::new(false),
             is_closed: Arc::default(),
@@ -139,6 +147,9 @@ impl Service for BrickService {
         session.is_closed.store(true, Ordering::SeqCst);
         session.lose_files();
         self.tree.locks.lose(session.number);
+        if let Some(member) = self.tree.handles.member() {
+            member.holds().lose(session.number);
+        }
     }
 
     async fn serve(
@@ -162,6 +173,13 @@ impl Service for BrickService {
                 self.attach(session, watch, client, SessionId(ended)).await
             }
             Request::Renew => self.renew(session).await,
+            Request::Join { membership } => {
+                let tree = self.tree.clone();
+                let joined = move || joining::join(&tree, membership);
+                let joined = self.tree.workers.run(joined).await;
+                session.has_joined.store(joined.is_ok(), Ordering::Relaxed);
+                joined
+            }
             Request::Detach => {
                 session.id().into_iter().for_each(|id| self.tree.watching.end(id));
                 Ok(Reply::Done)
@@ -205,6 +223,11 @@ impl BrickService {
         ended: SessionId,
     ) -> Result<Reply, Failure> {
         let tree = &self.tree;
+        if let Some(member) = tree.handles.member()
+            && !session.has_joined.load(Ordering::Relaxed)
+        {
+            return Err(joining::not_joined(member));
+        }
         tree.end_earlier(ended, client);
         if watch && session.watcher.get().is_none() {
             let (at, recaller) = (tree.clone(), session.recaller.clone());
@@ -274,12 +297,17 @@ impl BrickService {
         let Ok(_turn) = session.streams.acquire().await else { return Err(PeerGone) };
         let handles = self.tree.handles.clone();
         let watcher = session.watcher.get().cloned();
+        let counters = self.counters.clone();
         let begun = self.tree.workers.run(move || {
-            let mut scan = Scan::begin(handles, &dir, &after, watcher)?;
-            scan.step().map(|step| (scan, step))
+            let Some(mut scan) = Scan::begin(handles, &dir, &after, watcher, counters)? else {
+                return Ok(None);
+            };
+            scan.step().map(|step| Some((scan, step)))
         });
         let mut at = match begun.await {
-            Ok(at) => at,
+            Ok(Some(at)) => at,
+            // This member has no copy of the directory, so no name either.
+            Ok(None) => return Ok(Ok(())),
             Err(failure) => return Ok(Err(failure)),
         };
         loop {

@@ -35,6 +35,8 @@ pub(crate) struct Tree {
     pub(crate) direct: Arc<Direct>,
     pub(crate) replays: Mutex<Replays<Applied, oneshot::Sender<()>>>,
     pub(crate) workers: Workers,
+    /// A brick becomes a member of a volume once.
+    pub(crate) joining: Mutex<()>,
     lease_note: LeaseNote,
     /// Whose each session is.
     clients: Mutex<HashMap<SessionId, u128>>,
@@ -57,6 +59,7 @@ impl Tree {
             direct: Direct::start(handles.clone(), watching.clone(), counters, polling),
             replays: Mutex::new(Replays::new(life)),
             workers: Workers::default(),
+            joining: Mutex::default(),
             lease_note,
             clients: Mutex::default(),
             handles,
@@ -105,6 +108,9 @@ impl Tree {
         self.mutator.sweep(now);
         self.orphans.sweep(now);
         self.locks.sweep(now);
+        if let Some(member) = self.handles.member() {
+            member.holds().sweep(now);
+        }
         let sessions = || self.watching.grantor().sessions();
         self.lease_note.clear_if(|| sessions() == 0);
         if sessions() == 0 {

@@ -76,11 +76,12 @@ impl Watcher {
                 None => handles.entry(dir, name)?,
             };
             if self.direct.needs_watch(&entry) {
-                entry = handles.entry_with(dir, name, |fd| {
+                entry = handles.entry_with(dir, name, |handle, fd| {
                     // Which may be another file by now.
                     if let Ok(stat) = stat(fd)
                         && !handles.export().crosses(&stat)
-                        && let Ok(handle) = handles.handle_of(fd, &stat)
+                        && let Ok(handle) =
+                            handle.map_or_else(|| handles.handle_of(fd, &stat), |known| Ok(*known))
                     {
                         self.direct.watch_file(&handle, fd, &stat);
                     }
@@ -104,8 +105,37 @@ impl Watcher {
         let handle = entry.handle;
         // Examined again, now that it is watched.
         let examined = handles.object(&handle).and_then(|object| self.object(&handle, object));
-        Entry { attr: examined.ok().map(|object| object.stat.attr()), ..entry }
+        let told = |object: Object| handles.told(&handle, object.stat.attr());
+        Entry { attr: examined.ok().map(told), ..entry }
     }
+}
+
+/// A directory whose names are about to be read, watched if there is somebody to be told; `None` where
+/// this member of a volume has no copy of it, and so no names.
+pub(crate) fn directory(
+    watcher: Option<&Watcher>,
+    handles: &Handles,
+    handle: &Handle,
+) -> Result<Option<Directory>, Failure> {
+    let no_copy = |found: &Result<Directory, Failure>| {
+        found.as_ref().is_err_and(|failure| failure.status == Status::NoCopy)
+    };
+    let mut found = handles.directory(handle);
+    if no_copy(&found) {
+        if let Some(watcher) = watcher {
+            watcher.session.watched.watch_names(handle);
+            // One that was made just before was told to others only.
+            found = handles.directory(handle);
+        }
+        if no_copy(&found) {
+            return Ok(None);
+        }
+    }
+    let dir = found?;
+    if let Some(watcher) = watcher {
+        watcher.names(&dir);
+    }
+    Ok(Some(dir))
 }
 
 /// An entry of a directory whose names are watched, if there is somebody to be told.
@@ -141,9 +171,9 @@ pub(crate) fn attr(
     handle: &Handle,
 ) -> Result<Attr, Failure> {
     match object(watcher, handles, handle) {
-        Ok(object) => Ok(object.stat.attr()),
+        Ok(object) => Ok(handles.told(handle, object.stat.attr())),
         Err(failure) if failure.status == Status::CrossDevice => {
-            handles.stat(handle).map(|stat| stat.attr())
+            handles.stat(handle).map(|stat| handles.told(handle, stat.attr()))
         }
         Err(failure) => Err(failure),
     }

@@ -307,6 +307,8 @@ impl Ask {
             | Mutation::Setxattr { handle, .. }
             | Mutation::Removexattr { handle, .. } => vec![attr(*handle)],
             Mutation::Tmpfile { .. } => Vec::new(),
+            // From gateways to bricks only.
+            Mutation::Volume(_) | Mutation::Recall => Vec::new(),
             Mutation::Write { .. } | Mutation::Fallocate { .. } => {
                 self.file.iter().map(|file| attr(*file.handle())).collect()
             }

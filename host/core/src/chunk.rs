@@ -32,7 +32,8 @@ use crate::attr::{Attr, FileKind, Timestamp};
 use crate::entry::{Entry, EntryRef, is_valid_name};
 use crate::handle::Handle;
 use crate::limits::{
-    BRICKS_MAX, CHUNK_ENTRIES_MAX, CHUNK_LEN_BYTES_MAX, HANDLE_LEN_MAX, LINK_TARGET_LEN_MAX,
+    CHUNK_ENTRIES_MAX, CHUNK_LEN_BYTES_MAX, HANDLE_LEN_MAX, LINK_TARGET_LEN_MAX,
+    POSITION_COOKIES_MAX,
 };
 
 pub use edit::AttrSpace;
@@ -115,7 +116,7 @@ impl Chunk {
         let count = read_u16(&bytes, 0) as usize;
         let brick = read_u16(&bytes, 4) as usize;
         let zeros = read_u16(&bytes, 2) | read_u16(&bytes, 6);
-        if count == 0 || count > CHUNK_ENTRIES_MAX || brick >= BRICKS_MAX || zeros != 0 {
+        if count == 0 || count > CHUNK_ENTRIES_MAX || brick >= POSITION_COOKIES_MAX || zeros != 0 {
             return Err(ChunkError::Header { header });
         }
         let mut end = HEADER_LEN + count * OFFSET_LEN;

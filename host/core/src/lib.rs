@@ -12,6 +12,7 @@
 //! - [`prefetch`]: which directories are listed before anybody asks, and the native policies.
 //! - [`watch`]: watches and leases: how a change reaches everyone who cached what it makes untrue.
 //! - [`replay`]: a request that is asked again is applied once.
+//! - [`volume`]: a file tree on several bricks: who has what, and how they change it together.
 //! - [`status`]: how a request fails, and the table to errno.
 //! - [`limits`]: every bound, with its name, in one place.
 
@@ -29,6 +30,7 @@ pub mod scan;
 pub mod status;
 #[cfg(test)]
 mod testing;
+pub mod volume;
 pub mod watch;
 
 pub use attr::{Attr, FileKind, Timestamp};

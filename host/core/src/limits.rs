@@ -17,8 +17,17 @@ pub const XATTR_LEN_BYTES_MAX: usize = 64 * 1024;
 pub const CHUNK_ENTRIES_MAX: usize = 128;
 /// Bytes in one chunk: its heap offsets are 16 bits wide.
 pub const CHUNK_LEN_BYTES_MAX: usize = 60 * 1024;
-/// Bricks of one volume (the brick index in a chunk and in a position).
-pub const BRICKS_MAX: usize = 256;
+/// Bricks of one volume: a set of them is one word.
+pub const BRICKS_MAX: usize = 64;
+/// How often a member is asked to make a copy of a directory whose attributes change meanwhile.
+pub const COPY_TRIES_MAX: usize = 16;
+/// How long a member holds a name for a transaction that does not go on.
+pub const HOLD_MS_MAX: u64 = 60_000;
+/// How deep below the root a directory can be moved in a volume of several bricks.
+pub const DIR_DEPTH_MAX: usize = 64 * 1024;
+/// Cookies of a position, and brick numbers that chunks may have: those of bricks, and the highest ones
+/// of names that were learnt.
+pub const POSITION_COOKIES_MAX: usize = 256;
 /// Names of one directory that a tier lists before the brick's own order, since it learnt of them
 /// after it listed the directory; each has one of the highest brick numbers.
 pub const LEARNT_NAMES_MAX: usize = 32;
@@ -57,6 +66,10 @@ pub const PLACES_DIRS_MAX: usize = 256 * 1024;
 pub const PLACES_FILES_MAX: usize = 1024 * 1024;
 /// Files one connection may hold open.
 pub const OPEN_FILES_MAX: usize = 16 * 1024;
+/// Files of which one request asks the attributes.
+pub const GETATTRS_MAX: usize = CHUNK_ENTRIES_MAX;
+/// Transactions on several bricks told at once that are not through.
+pub const UNFINISHED_TOLD_MAX: usize = 1024;
 /// Files closed by one request.
 pub const RELEASES_MAX: usize = 1024;
 /// Connections one server keeps.
@@ -210,7 +223,9 @@ const _: () = assert!(RESERVE_MAX <= POLICY_VICTIMS_MAX);
 const _: () = assert!(POLICY_VICTIMS_MAX * size_of::<u64>() < POLICY_ANSWER_LEN_BYTES_MAX);
 const _: () = assert!(POLICY_STACK_BYTES_MAX * 4 <= POLICY_THREAD_STACK_BYTES);
 const _: () = assert!(CACHE_SHARDS.is_power_of_two());
+const _: () = assert!(BRICKS_MAX <= u64::BITS as usize);
 const _: () = assert!(PREFETCH_REQUESTS_MAX * 2 <= REQUESTS_IN_FLIGHT_MAX as usize);
+const _: () = assert!(BRICKS_MAX <= POSITION_COOKIES_MAX - LEARNT_NAMES_MAX);
 const _: () = assert!(LEASE_MS + LEASE_MS / 4 <= LEASE_HELD_MS);
 const _: () = assert!(LEASE_RENEW_MS * 3 < LEASE_MS);
 // A gateway gives up a client early enough to keep its own session, also with clocks that drift.

@@ -14,10 +14,11 @@
 use std::ops::Range;
 
 use crate::chunk::Chunk;
-use crate::limits::{BRICKS_MAX, LEARNT_NAMES_MAX};
+use crate::limits::{LEARNT_NAMES_MAX, POSITION_COOKIES_MAX};
 
 /// Brick numbers of names that are listed first; no brick of a volume has one of these.
-pub const LEARNT_BRICKS: Range<u16> = (BRICKS_MAX - LEARNT_NAMES_MAX) as u16..BRICKS_MAX as u16;
+pub const LEARNT_BRICKS: Range<u16> =
+    (POSITION_COOKIES_MAX - LEARNT_NAMES_MAX) as u16..POSITION_COOKIES_MAX as u16;
 
 /// The cookie of a name that is listed first: the same in every version, on every host. Never 0.
 pub fn learnt_cookie(name: &[u8]) -> u64 {

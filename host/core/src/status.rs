@@ -107,6 +107,9 @@ statuses! {
     BadHandle = 116, "handle not made by this export";
     /// The peer's role may not ask this (EPERM).
     WrongRole = 1, "not allowed for this role";
+    /// The brick has no copy of a directory that is spread over several (EIO): one is made, and the
+    /// operation asked again.
+    NoCopy = 5, "no copy of the directory on this brick";
 }
 
 impl Status {

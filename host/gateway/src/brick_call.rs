@@ -153,7 +153,7 @@ impl BrickLink {
             ReplyFrame::Reply(_) => Err(self.nonsense(request.verb())),
             other => {
                 let error = CallError::Protocol(misplaced(&other));
-                Err(Failure::new(Status::Io, format!("the brick at {}: {error}", self.address)))
+                Err(Failure::new(Status::Io, format!("{}: {error}", self.name)))
             }
         }
     }
@@ -162,29 +162,25 @@ impl BrickLink {
         match error {
             CallError::Lost(_) => Fault::Lost,
             CallError::Failed(failure) => Fault::Failed(failure),
-            CallError::Protocol(_) => Fault::Failed(Failure::new(
-                Status::Io,
-                format!("the brick at {}: {error}", self.address),
-            )),
+            CallError::Protocol(_) => {
+                Fault::Failed(Failure::new(Status::Io, format!("{}: {error}", self.name)))
+            }
         }
     }
 
     /// The failure of a request whose deadline has come.
     pub(crate) fn late(&self, verb: Verb) -> Failure {
-        let (address, verb, limit_ms) = (self.address, verb.name(), self.timeout.as_millis());
+        let (name, verb, limit_ms) = (&self.name, verb.name(), self.timeout.as_millis());
         Failure::new(
             Status::Unavailable,
-            format!("the brick at {address} did not answer a {verb} in {limit_ms} ms"),
+            format!("{name} did not answer a {verb} in {limit_ms} ms"),
         )
     }
 
     /// The failure for an answer that does not belong to its request.
     pub(crate) fn nonsense(&self, verb: Verb) -> Failure {
-        let (address, verb) = (self.address, verb.name());
-        Failure::new(
-            Status::Io,
-            format!("the brick at {address} answered a {verb} with something else"),
-        )
+        let (name, verb) = (&self.name, verb.name());
+        Failure::new(Status::Io, format!("{name} answered a {verb} with something else"))
     }
 }
 
@@ -228,10 +224,10 @@ impl BrickStream {
 
     /// The failure that a client is told when the session is lost midway.
     pub(crate) fn lost(&self) -> Failure {
-        let (address, verb) = (self.link.address, self.verb.name());
+        let (name, verb) = (&self.link.name, self.verb.name());
         Failure::new(
             Status::Unavailable,
-            format!("the connection to the brick at {address} was lost in the middle of a {verb}"),
+            format!("the connection to {name} was lost in the middle of a {verb}"),
         )
     }
 }
@@ -242,6 +238,8 @@ fn answers(request: &Request, reply: &Reply) -> bool {
         (request, reply),
         (Request::Lookup { .. }, Reply::Entry(_))
             | (Request::Getattr { .. }, Reply::Attr(_))
+            | (Request::Getattrs { .. }, Reply::Entries(_))
+            | (Request::Mutate { .. }, Reply::Mutated { .. })
             | (Request::Readlink { .. }, Reply::Target(_))
             | (Request::Open { .. }, Reply::Opened { .. })
             | (

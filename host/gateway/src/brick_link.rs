@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use portcullis_core::Status;
 use portcullis_transport::{Connector, Identity, TransportError};
 use portcullis_wire::Request;
-use portcullis_wire::message::{Failure, Notices, Verb};
+use portcullis_wire::message::{Failure, Verb};
 use portcullis_wire::stats::BrickStats;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -33,7 +33,11 @@ const LONG_MS_MIN: u64 = 60_000;
 /// The way to one brick.
 #[derive(Debug)]
 pub(crate) struct BrickLink {
+    /// Its number among the bricks of the volume.
+    pub(crate) number: usize,
     pub(crate) address: SocketAddr,
+    /// What it is called in messages.
+    pub(crate) name: String,
     /// How long the brick may take for an answer, or for the next frame of one.
     pub(crate) timeout: Duration,
     /// Names this gateway to the brick.
@@ -44,6 +48,7 @@ pub(crate) struct BrickLink {
     /// Tells `keep_connected` that a request waits.
     wanted: Notify,
     connects: AtomicU64,
+    last_life: AtomicU64,
     pub(crate) received_bytes: AtomicU64,
     requests: [AtomicU64; Verb::ALL.len()],
     last_error: Mutex<String>,
@@ -56,17 +61,24 @@ enum State {
 }
 
 impl BrickLink {
-    /// The way to the brick at `address`; nothing is sent yet.
+    /// The way to the brick at `address`, `number` of `count`; nothing is sent yet.
     pub(crate) fn new(
         identity: &Identity,
+        (number, count): (usize, usize),
         address: SocketAddr,
         timeout: Duration,
         client: u128,
         clock: Clock,
     ) -> Result<Self, TransportError> {
         let reason = Arc::from("not connected yet");
+        let name = match count {
+            1 => format!("the brick at {address}"),
+            _ => format!("brick {number} at {address}"),
+        };
         Ok(Self {
+            number,
             address,
+            name,
             client,
             clock,
             connector: Connector::new(identity, address)?,
@@ -74,6 +86,7 @@ impl BrickLink {
             state: watch::Sender::new(State::Down { since: Instant::now(), reason }),
             wanted: Notify::new(),
             connects: AtomicU64::new(0),
+            last_life: AtomicU64::new(0),
             received_bytes: AtomicU64::new(0),
             requests: [const { AtomicU64::new(0) }; Verb::ALL.len()],
             last_error: Mutex::default(),
@@ -87,6 +100,7 @@ impl BrickLink {
 
     /// A session begins.
     pub(crate) fn up(&self, session: Arc<BrickSession>) {
+        self.last_life.store(session.life, Ordering::SeqCst);
         self.state.send_replace(State::Up(session));
     }
 
@@ -129,25 +143,9 @@ impl BrickLink {
         Instant::now() + self.timeout.max(Duration::from_millis(LONG_MS_MIN))
     }
 
-    /// For how long answers from the cache are still allowed; 0 where they are not.
-    pub(crate) fn lease_left_ms(&self) -> u64 {
-        match &*self.state.borrow() {
-            State::Up(session) => session.lease.left_ms(self.clock.now_ms()),
-            State::Down { .. } => 0,
-        }
-    }
-
-    /// The same where this session is still the one there is.
-    pub(crate) fn lease_left_of(&self, epoch: u64) -> u64 {
-        self.current(epoch).map_or(0, |session| session.lease.left_ms(self.clock.now_ms()))
-    }
-
-    /// How the brick notices changes that others make there.
-    pub(crate) fn notices(&self) -> Notices {
-        match &*self.state.borrow() {
-            State::Up(session) => session.notices,
-            State::Down { .. } => Notices::None,
-        }
+    /// The life of the brick in the session that there is or was last; 0 before the first.
+    pub(crate) fn last_life(&self) -> u64 {
+        self.last_life.load(Ordering::SeqCst)
     }
 
     /// The session there is.
@@ -206,10 +204,10 @@ impl BrickLink {
     }
 
     fn unreachable(&self, since: Instant, reason: &str) -> Failure {
-        let (address, secs) = (self.address, since.elapsed().as_secs_f32());
+        let (name, secs) = (&self.name, since.elapsed().as_secs_f32());
         Failure::new(
             Status::Unavailable,
-            format!("the brick at {address} has not been reachable for {secs:.1} s: {reason}"),
+            format!("{name} has not been reachable for {secs:.1} s: {reason}"),
         )
     }
 

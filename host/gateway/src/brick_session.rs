@@ -1,10 +1,10 @@
-//! One session with the brick after another: the lease renewed, changes taken in, the loss told.
+//! One session with a brick after another: the lease renewed, changes taken in, the loss told.
 //!
-//! [`Volume::keep_connected`] is the one task that connects; so however many requests wait, there
-//! is one attempt at a time, with pauses between that grow up to a bound.
+//! [`Volume::keep_connected`] is the one task that connects to a brick; so however many requests wait,
+//! there is one attempt at a time, with pauses between that grow up to a bound.
 //!
-//! What must hold: answers come from the cache only while the lease of the session holds through
-//! which it was filled. A change is acknowledged to the brick when the cache and all clients have
+//! What must hold: answers come from the cache only while the leases of the sessions hold through
+//! which it was filled (`leases`). A change is acknowledged to the brick when the cache and all clients have
 //! forgotten it. When a session is lost, the cache has forgotten everything before the next one
 //! exists; and the brick is told that the old one is over only where the clients have forgotten
 //! everything, too. Otherwise it waits until the lease is over, and so are theirs by then.
@@ -24,6 +24,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
 use crate::brick_link::BrickLink;
+use crate::bricks::Bricks;
 use crate::volume::Volume;
 
 /// How long one attempt to connect may take. Several fit into the default deadline of a request.
@@ -33,7 +34,7 @@ const SESSION_MS_MIN: u64 = 1_000;
 /// Renewals without an answer: one waits while clients are told of changes.
 const RENEWALS_MAX: usize = 8;
 
-/// One session with the brick, from its first answer to the loss of its connection.
+/// One session with a brick, from its first answer to the loss of its connection.
 #[derive(Debug)]
 pub(crate) struct BrickSession {
     /// Counts the sessions of one link, from 1.
@@ -50,19 +51,19 @@ pub(crate) struct BrickSession {
 }
 
 impl Volume {
-    /// Connects, and again whenever the session is lost. Never returns; drop it to stop.
-    pub(crate) async fn keep_connected(self: Arc<Self>) {
-        let address = self.brick.address;
+    /// Connects to a brick, and again whenever the session is lost. Never returns; drop it to stop.
+    pub(crate) async fn keep_connected(self: Arc<Self>, link: Arc<BrickLink>) {
+        let address = link.address;
         let mut failures = 0u32;
         let mut ended = 0;
         loop {
-            match self.brick.connect(ended).await {
+            match link.connect(&self.bricks, ended).await {
                 Ok(session) => {
                     info!(brick = %address, "connected to the brick");
                     let (since, id) = (Instant::now(), session.id);
-                    let reason = self.stay_connected(session).await;
+                    let reason = self.stay_connected(&link, session).await;
                     warn!(brick = %address, reason, "lost the connection to the brick");
-                    ended = if self.session_lost().await { id } else { 0 };
+                    ended = if self.session_lost(link.number).await { id } else { 0 };
                     let short = since.elapsed() < Duration::from_millis(SESSION_MS_MIN);
                     failures = if short { failures.saturating_add(1) } else { 0 };
                 }
@@ -71,32 +72,55 @@ impl Volume {
                     if failures.is_power_of_two() {
                         warn!(brick = %address, reason, failures, "the brick cannot be reached");
                     }
-                    self.brick.unreached(reason);
+                    link.unreached(reason);
                 }
             }
-            self.brick.pause(failures).await;
+            link.pause(failures).await;
         }
     }
 
     /// Offers the session until it is lost; answers why it was.
-    async fn stay_connected(self: &Arc<Self>, session: BrickSession) -> String {
+    async fn stay_connected(
+        self: &Arc<Self>,
+        link: &Arc<BrickLink>,
+        session: BrickSession,
+    ) -> String {
         let session = Arc::new(session);
-        self.bound_leases(session.lease.left_ms(self.now_ms()));
-        self.brick.up(session.clone());
-        let renewing = self.clone().keep_lease(session.clone());
+        let until_ms = self.now_ms() + session.lease.left_ms(self.now_ms());
+        self.leases.joins(link.number, until_ms, |until_ms| self.bound_leases(until_ms));
+        if self.outlast_clients(link.number, &session).await {
+            link.up(session.clone());
+        } else {
+            session.connection.close("its lease is too short");
+        }
+        let renewing = self.clone().keep_lease(link.number, session.clone());
         let renewing = AbortOnDropHandle::new(tokio::spawn(renewing));
         let recalls = AbortOnDropHandle::new(tokio::spawn(self.clone().recalls(session.clone())));
         let reopening = (session.epoch > 1)
-            .then(|| AbortOnDropHandle::new(tokio::spawn(self.clone().reopen_files())));
+            .then(|| AbortOnDropHandle::new(tokio::spawn(self.clone().reopen_files(link.clone()))));
+        let finishing = self.bricks.are_several().then(|| {
+            tokio::spawn(self.clone().touch_owed(link.clone()));
+            let finishing = self.clone().keep_finishing(link.clone(), session.clone());
+            AbortOnDropHandle::new(tokio::spawn(finishing))
+        });
         let reason = format!("connection lost: {}", session.connection.closed().await);
-        self.brick.down(&reason);
-        drop((renewing, recalls, reopening));
+        link.down(&reason);
+        self.leases.lost(link.number);
+        drop((renewing, recalls, reopening, finishing));
         reason
+    }
+
+    /// Makes the lease of a new session reach as far as those that clients have, which other bricks
+    /// allowed: with what this one tells them next they would answer for as long. Only a lease that was
+    /// long on its way falls short, and one renewal makes up for it.
+    async fn outlast_clients(self: &Arc<Self>, brick: usize, session: &Arc<BrickSession>) -> bool {
+        let reaches = || self.now_ms() + session.lease.left_ms(self.now_ms()) >= self.bound_ms();
+        reaches() || (self.clone().renew(brick, session.clone()).await && reaches())
     }
 
     /// Renews the lease for as long as the session lasts. A renewal that is not answered yet does not
     /// keep the next one back: the brick may be waiting for clients that do not acknowledge.
-    async fn keep_lease(self: Arc<Self>, session: Arc<BrickSession>) {
+    async fn keep_lease(self: Arc<Self>, brick: usize, session: Arc<BrickSession>) {
         let mut ticks = tokio::time::interval(Duration::from_millis(LEASE_RENEW_MS));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ticks.tick().await;
@@ -105,7 +129,7 @@ impl Volume {
             tokio::select! {
                 _ = ticks.tick() => {
                     if under_way.len() < RENEWALS_MAX {
-                        under_way.spawn(self.clone().renew(session.clone()));
+                        under_way.spawn(self.clone().renew(brick, session.clone()));
                     }
                 }
                 Some(renewed) = under_way.join_next() => {
@@ -120,15 +144,14 @@ impl Volume {
 
     /// One renewal; `false` where the brick says that the session is over. It is not counted as a
     /// request: there is one each second, whatever clients do.
-    async fn renew(self: Arc<Self>, session: Arc<BrickSession>) -> bool {
+    async fn renew(self: Arc<Self>, brick: usize, session: Arc<BrickSession>) -> bool {
         let sent_ms = self.now_ms();
         let limit = Duration::from_millis(LEASE_HELD_MS);
         match timeout(limit, session.connection.call(&Request::Renew)).await {
             Ok(Ok(Reply::Renewed { lease_ms, .. })) => {
-                let until_ms = sent_ms + u64::from(lease_ms).min(LEASE_MS);
-                // First, since clients are given what the lease allows.
-                self.bound_leases(until_ms.saturating_sub(self.now_ms()));
                 session.lease.renewed(sent_ms, lease_ms);
+                let until_ms = sent_ms + u64::from(lease_ms).min(LEASE_MS);
+                self.leases.renewed(brick, until_ms, |until_ms| self.bound_leases(until_ms));
                 true
             }
             Ok(Ok(_) | Err(CallError::Failed(_) | CallError::Protocol(_))) => false,
@@ -152,7 +175,7 @@ impl Volume {
 impl BrickLink {
     /// One attempt: a connection counts when the brick has answered on it. `ended`: an earlier
     /// session through which nothing is cached any more, 0 for none.
-    async fn connect(&self, ended: u64) -> Result<BrickSession, String> {
+    async fn connect(&self, bricks: &Bricks, ended: u64) -> Result<BrickSession, String> {
         let limit = Duration::from_millis(CONNECT_MS_MAX);
         let connection = timeout(limit, self.connector.connect(self.address, Role::Brick))
             .await
@@ -161,6 +184,9 @@ impl BrickLink {
                 TransportError::Connect { reason, .. } => reason,
                 other => other.to_string(),
             })?;
+        let joining = timeout(self.timeout, bricks.join(self.number, &connection)).await;
+        joining
+            .map_err(|_| format!("no answer to a join in {} ms", self.timeout.as_millis()))??;
         self.count(Verb::Attach);
         let attach = Request::Attach { watch: true, client: self.client, ended };
         let sent_ms = self.clock.now_ms();

@@ -2,7 +2,7 @@
 //!
 //! A client whose connection is lost may come back, so its files stay open and its locks held for a
 //! while ([`CLIENT_GONE_MS`]), and for as long as it is here on a later connection: what it opens
-//! again there takes the place of what it had open. When the gateway has a new session with the brick, all that is open is opened there
+//! again there takes the place of what it had open. When the gateway has a new session with a brick, all that is open there is opened
 //! again, so that files without a name live on and locks are not somebody else's.
 
 use std::collections::HashMap;
@@ -15,6 +15,7 @@ use portcullis_core::watch::SessionId;
 use tokio::task::JoinSet;
 use tracing::debug;
 
+use crate::brick_link::BrickLink;
 use crate::open_file::AtBrick;
 use crate::session::Session;
 use crate::volume::Volume;
@@ -126,10 +127,11 @@ impl Volume {
         }
     }
 
-    /// Opens everything again that clients have open: on a new session with the brick.
-    pub(crate) async fn reopen_files(self: Arc<Self>) {
+    /// Opens everything again that clients have open at a brick: on a new session with it.
+    pub(crate) async fn reopen_files(self: Arc<Self>, brick: Arc<BrickLink>) {
         let sessions = self.clients.all();
         let mut files: Vec<_> = sessions.iter().flat_map(|session| session.open_files()).collect();
+        files.retain(|file| self.bricks.of(&file.handle).number == brick.number);
         files.sort_by_key(|file| file.held.lock().is_empty());
         let mut reopening = JoinSet::new();
         for file in files {
@@ -138,7 +140,7 @@ impl Volume {
             }
             let volume = self.clone();
             reopening.spawn(async move {
-                if let Err(failure) = file.at_brick(&volume, 0, volume.brick.deadline()).await {
+                if let Err(failure) = file.at_brick(&volume, 0, volume.bricks.deadline()).await {
                     debug!(handle = ?file.handle, %failure, "a file could not be opened again");
                 }
             });

@@ -11,6 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use portcullis_core::watch::{Change, SessionId};
 use portcullis_wire::stats::WatchStats;
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::volume::Volume;
@@ -22,7 +23,7 @@ const FORGET_MS_MAX: u64 = 1_000;
 /// What is counted of changes.
 #[derive(Debug, Default)]
 pub(crate) struct WatchCounters {
-    /// Changes that the brick told.
+    /// Changes that bricks told.
     recalled: AtomicU64,
     /// Changes that some client was told.
     told: AtomicU64,
@@ -31,7 +32,7 @@ pub(crate) struct WatchCounters {
 }
 
 impl Volume {
-    /// The brick tells of changes: resolves when nobody on this side knows anything else any more.
+    /// A brick tells of changes: resolves when nobody on this side knows anything else any more.
     pub(crate) async fn recalled(self: &Arc<Self>, changes: &[Change]) {
         self.counters.recalled.fetch_add(changes.len() as u64, Ordering::Relaxed);
         if changes.contains(&Change::All) {
@@ -44,34 +45,52 @@ impl Volume {
 
     /// Tells every client that watches but `origin`, and waits until they have forgotten it.
     pub(crate) async fn tell(&self, origin: Option<SessionId>, changes: &[Change]) {
-        if changes.is_empty() {
-            return;
-        }
-        if !self.may_cache() {
-            // Long after the last lease clients still get the time that an answer takes.
-            self.bound_leases(FORGET_MS_MAX);
-        }
-        if let Some(over) = self.watching.begin_change(origin, changes) {
-            self.counters.told.fetch_add(changes.len() as u64, Ordering::Relaxed);
+        if let Some(over) = self.begin_tell(origin, changes) {
             // It never fails: a round ends when its last session does.
             let _ = over.await;
         }
     }
 
-    /// The gateway's own lease lasts for another `left_ms`, and so does no client's. One that does not
-    /// acknowledge is not waited for longer than that.
-    pub(crate) fn bound_leases(&self, left_ms: u64) {
-        let mut bound_ms = self.counters.bound_ms.lock();
-        let now_ms = self.now_ms();
-        *bound_ms = (*bound_ms).max(now_ms + left_ms);
-        self.watching.bound_leases(*bound_ms - now_ms);
+    /// As [`Volume::tell`], without waiting: it resolves when they have forgotten it.
+    fn begin_tell(
+        &self,
+        origin: Option<SessionId>,
+        changes: &[Change],
+    ) -> Option<oneshot::Receiver<()>> {
+        if changes.is_empty() {
+            return None;
+        }
+        if !self.may_cache() {
+            // Long after the last lease clients still get the time that an answer takes.
+            self.bound_leases(self.now_ms() + FORGET_MS_MAX);
+        }
+        let over = self.watching.begin_change(origin, changes)?;
+        self.counters.told.fetch_add(changes.len() as u64, Ordering::Relaxed);
+        Some(over)
     }
 
-    /// The session with the brick is lost, and with it what it had told. Answers whether nobody on
-    /// this side knows any of it any more.
-    pub(crate) async fn session_lost(self: &Arc<Self>) -> bool {
+    /// No client's lease reaches beyond `until_ms`. One that does not acknowledge is not waited for
+    /// longer than that.
+    pub(crate) fn bound_leases(&self, until_ms: u64) {
+        let mut bound_ms = self.counters.bound_ms.lock();
+        *bound_ms = (*bound_ms).max(until_ms);
+        self.watching.bound_leases(bound_ms.saturating_sub(self.now_ms()));
+    }
+
+    /// Until when leases of clients may reach that were given so far.
+    pub(crate) fn bound_ms(&self) -> u64 {
+        *self.counters.bound_ms.lock()
+    }
+
+    /// The session with a brick is lost, and with it what it had told. Answers whether nobody on this
+    /// side knows any of it any more. What other bricks told is forgotten along with it: which of them
+    /// it came from is not noted.
+    pub(crate) async fn session_lost(self: &Arc<Self>, brick: usize) -> bool {
         self.forget_all().await;
-        let told = self.tell(None, &[Change::All]);
+        let told = self.begin_tell(None, &[Change::All]);
+        // Not before: a client that was not told must not get a longer lease.
+        self.leases.away(brick, |until_ms| self.bound_leases(until_ms));
+        let Some(told) = told else { return true };
         timeout(Duration::from_millis(FORGET_MS_MAX), told).await.is_ok()
     }
 
@@ -95,8 +114,8 @@ impl Volume {
             rounds: grantor.rounds() as u64,
             told: self.counters.told.load(Ordering::Relaxed),
             recalled: self.counters.recalled.load(Ordering::Relaxed),
-            lease_left_ms: self.brick.lease_left_ms(),
-            notices: self.brick.notices(),
+            lease_left_ms: self.leases.left_ms(self.now_ms()),
+            notices: self.bricks.notices(),
         }
     }
 }

@@ -17,11 +17,13 @@ use portcullis_wire::message::{Caller, Failure, Mutated, Mutation};
 use portcullis_wire::{Reply, ReplyFrame};
 
 use crate::brick_call::{BrickStream, Fault};
+use crate::brick_link::BrickLink;
 use crate::brick_session::BrickSession;
-use crate::mutate::{Asked, Made, Outcome};
+use crate::mutate::{Asked, Files, Made, Outcome};
 use crate::open_file::{AtBrick, OpenFile};
 use crate::session::Session;
 use crate::session_files::{Place, release_at_brick};
+use crate::several;
 use crate::volume::{Volume, check_name};
 
 impl Session {
@@ -33,21 +35,33 @@ impl Session {
         mutation: Mutation,
         body: Body,
     ) -> Result<Reply, Failure> {
+        if self.volume.bricks.are_several() && several::may_concern_several(&mutation) {
+            return self.mutate_several(op, caller, mutation).await;
+        }
         let volume = &self.volume;
         let mut asked = Asked::new(self, op, caller, mutation, body)?;
         let creates = matches!(asked.mutation, Mutation::Create { .. } | Mutation::Tmpfile { .. });
         let place = if creates { Some(self.reserve()?) } else { None };
         let stamp = volume.cache.begin_mutation();
         let reading = volume.watching.grantor().read();
-        self.watch_subjects(&asked);
-        match asked.send(self).await {
+        self.watch_subjects(&asked.mutation, &asked.files);
+        let marked = volume.mark(&asked.mutation).await?;
+        let outcome = asked.send(self).await;
+        let mut refreshed = Vec::new();
+        volume.refresh(marked, &mut refreshed).await;
+        match outcome {
             Outcome::Made(made) => {
-                let Made { mut result, changes, mut dirs, session, repeated } = *made;
+                let Made { mut result, mut changes, mut dirs, session, repeated } = *made;
+                volume.touch_dirs(&asked, &mut changes, &mut dirs).await;
+                changes.extend(refreshed);
                 let may_learn = !repeated && volume.may_cache();
                 let learnt =
                     if may_learn { learnt(&asked.mutation, &result, &dirs) } else { Vec::new() };
                 volume.cache.learn(volume.now_ms(), stamp, &changes, &learnt);
-                let kept = self.keep_open(&asked, &mut result, &session, repeated, place).await;
+                let mut kept = self.keep_open(&asked, &mut result, &session, repeated, place).await;
+                if kept.is_ok() {
+                    kept = self.open_found(&asked, &mut result, &mut changes).await;
+                }
                 self.watch_result(&mut result, reading, repeated).await;
                 let grantor = volume.watching.grantor();
                 dirs.retain(|(dir, _)| !repeated && !grantor.attr_changed_since(reading, dir));
@@ -58,7 +72,7 @@ impl Session {
             }
             Outcome::Failed(failure) => Err(failure),
             Outcome::Unknown(failure, late) => {
-                let changes = possible_changes(&asked);
+                let changes = possible_changes(&asked.mutation, &asked.files);
                 volume.cache.forget(&changes);
                 volume.tell(self.id(), &changes).await;
                 if let Some(late) = late {
@@ -70,16 +84,16 @@ impl Session {
     }
 
     /// Registers watches on everything that this client may learn of from the answer.
-    fn watch_subjects(&self, asked: &Asked) {
+    pub(crate) fn watch_subjects(&self, mutation: &Mutation, files: &Files) {
         let Some(watched) = self.watched() else { return };
-        for change in possible_changes(asked) {
+        for change in possible_changes(mutation, files) {
             match change {
                 Change::Attr { handle } => watched.watch_attr(&handle),
                 Change::Name { dir, .. } => watched.watch_names(&dir),
                 Change::Names { .. } | Change::All => {}
             }
         }
-        if let Some(from) = &asked.files[0] {
+        if let Some(from) = &files[0] {
             // Of a copy: its pages were not changed, but may be cached.
             watched.watch_attr(&from.handle);
         }
@@ -87,7 +101,12 @@ impl Session {
 
     /// Registers watches on what was learnt from the answer alone. What others changed meanwhile is
     /// not told.
-    async fn watch_result(&self, result: &mut Mutated, reading: Reading, repeated: bool) {
+    pub(crate) async fn watch_result(
+        &self,
+        result: &mut Mutated,
+        reading: Reading,
+        repeated: bool,
+    ) {
         let (Mutated::Entry(entry) | Mutated::Created { entry, .. }) = result else { return };
         let grantor = self.volume.watching.grantor();
         if let Some(watched) = self.watched() {
@@ -161,13 +180,16 @@ impl Session {
 impl Volume {
     /// Waits for the answer to a mutation that is nobody's any more, for as long as the session
     /// with the brick lasts. With the session everything is forgotten anyway.
-    async fn take_late(self: Arc<Self>, (mut stream, epoch): (BrickStream, u64)) {
+    async fn take_late(
+        self: Arc<Self>,
+        (mut stream, brick, epoch): (BrickStream, Arc<BrickLink>, u64),
+    ) {
         match stream.receive().await {
             Ok(ReplyFrame::Reply(Reply::Mutated { result, changes, .. })) => {
                 self.cache.forget(&changes);
                 self.tell(None, &changes).await;
                 if let Mutated::Created { file, .. } = result {
-                    release_at_brick(&self, epoch, &[file]).await;
+                    release_at_brick(&brick, epoch, &[file]).await;
                 }
             }
             Ok(ReplyFrame::Failure(failure)) => {
@@ -181,6 +203,10 @@ impl Volume {
 
 /// Refuses names and lengths that cannot be, before they cost anything.
 pub(crate) fn check(mutation: &Mutation) -> Result<(), Failure> {
+    if let Mutation::Volume(_) | Mutation::Recall = mutation {
+        let detail = "parts of a change are asked of bricks, by gateways";
+        return Err(Failure::new(Status::WrongRole, detail));
+    }
     for (_, name) in names(mutation).into_iter().flatten() {
         check_name(name)?;
     }
@@ -204,7 +230,7 @@ pub(crate) fn check(mutation: &Mutation) -> Result<(), Failure> {
 }
 
 /// The names that a mutation is about.
-fn names(mutation: &Mutation) -> [Option<(Handle, &[u8])>; 2] {
+pub(crate) fn names(mutation: &Mutation) -> [Option<(Handle, &[u8])>; 2] {
     match mutation {
         Mutation::Create { dir, name, .. }
         | Mutation::Mkdir { dir, name, .. }
@@ -222,21 +248,21 @@ fn names(mutation: &Mutation) -> [Option<(Handle, &[u8])>; 2] {
 
 /// Everything named by a mutation that it may change. What a name stood for is known to the brick
 /// only.
-fn possible_changes(asked: &Asked) -> Vec<Change> {
+pub(crate) fn possible_changes(mutation: &Mutation, files: &Files) -> Vec<Change> {
     let mut changes = Vec::with_capacity(4);
-    for (dir, name) in names(&asked.mutation).into_iter().flatten() {
+    for (dir, name) in names(mutation).into_iter().flatten() {
         changes.push(Change::Name { dir, name: name.to_vec() });
         changes.push(Change::Attr { handle: dir });
     }
-    match asked.mutation {
+    match *mutation {
         Mutation::Link { handle, .. }
         | Mutation::Setattr { handle, .. }
         | Mutation::Setxattr { handle, .. }
         | Mutation::Removexattr { handle, .. } => changes.push(Change::Attr { handle }),
         Mutation::CopyFileRange { .. } => {
-            changes.extend(asked.files[1].iter().map(|to| Change::Attr { handle: to.handle }));
+            changes.extend(files[1].iter().map(|to| Change::Attr { handle: to.handle }));
         }
-        _ => changes.extend(asked.files[0].iter().map(|open| Change::Attr { handle: open.handle })),
+        _ => changes.extend(files[0].iter().map(|open| Change::Attr { handle: open.handle })),
     }
     changes
 }

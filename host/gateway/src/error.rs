@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use portcullis_core::limits::CACHE_BYTES_MIN;
+use portcullis_core::limits::{BRICKS_MAX, CACHE_BYTES_MIN};
 use portcullis_policy::PolicyError;
 use portcullis_transport::TransportError;
 use thiserror::Error;
@@ -10,11 +10,17 @@ use thiserror::Error;
 /// A gateway that cannot start. Each message says what to do.
 #[derive(Debug, Error)]
 pub enum GatewayError {
-    /// No brick, or several.
-    #[error("{count} bricks given: a volume has exactly one brick for now, name one address")]
+    /// No brick, or too many.
+    #[error("{count} bricks given: a volume has one to {BRICKS_MAX}")]
     Bricks {
         /// How many were given.
         count: usize,
+    },
+    /// One address given for two bricks.
+    #[error("{address} is given twice: name each brick of the volume once")]
+    BrickTwice {
+        /// The address.
+        address: SocketAddr,
     },
     /// A cache too small to be of use.
     #[error(

@@ -3,6 +3,7 @@
 use portcullis_core::Handle;
 use portcullis_wire::message::{Failure, Lock, LockOwner, LockSort};
 use portcullis_wire::{Reply, Request};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::brick_call::Fault;
@@ -29,10 +30,11 @@ impl Volume {
         deadline: Instant,
         request: impl Fn(u64) -> Request,
     ) -> Result<(Reply, u64), Failure> {
+        let brick = self.bricks.of(&open.handle);
         let mut lost = 0;
         loop {
             let (session, file) = open.at_brick(self, lost, deadline).await?;
-            match self.brick.call_on(&session, &request(file), deadline).await {
+            match brick.call_on(&session, &request(file), deadline).await {
                 Ok(reply) => return Ok((reply, session.epoch)),
                 Err(Fault::Lost) => lost = session.epoch,
                 Err(Fault::Failed(failure)) => return Err(failure),
@@ -54,21 +56,32 @@ impl Session {
         }
         volume.lockers.released(&open.handle, owner);
         let flush = |file| Request::Flush { file, owner };
-        volume.file_call(&open, volume.brick.deadline(), flush).await
+        volume.file_call(&open, volume.bricks.deadline(), flush).await
     }
 
     /// Waits until what was written is on stable storage.
     pub(crate) async fn fsync(&self, file: u64, data_only: bool) -> Result<Reply, Failure> {
         let open = self.file(file)?;
-        let deadline = self.volume.brick.long_deadline();
+        let deadline = self.volume.bricks.long_deadline();
         let fsync = |file| Request::Fsync { file, data_only };
         self.volume.file_call(&open, deadline, fsync).await
     }
 
-    /// The same for the names of a directory.
+    /// The same for the names of a directory, on all bricks that hold some of them.
     pub(crate) async fn fsyncdir(&self, dir: Handle) -> Result<Reply, Failure> {
-        let deadline = self.volume.brick.long_deadline();
-        self.volume.ask_until(&Request::Fsyncdir { dir }, deadline).await
+        let volume = &self.volume;
+        let deadline = volume.bricks.long_deadline();
+        let request = Request::Fsyncdir { dir };
+        let mut syncing = JoinSet::new();
+        for brick in volume.bricks.holding(&dir) {
+            let (brick, request) = (brick.clone(), request.clone());
+            syncing.spawn(async move { brick.call(&request, deadline).await });
+        }
+        let mut result = Ok(Reply::Done);
+        for synced in syncing.join_all().await {
+            result = result.and(synced);
+        }
+        result.inspect_err(|failure| volume.note(&request, failure))
     }
 
     /// Where data or a hole begins.
@@ -80,13 +93,13 @@ impl Session {
     ) -> Result<Reply, Failure> {
         let open = self.file(file)?;
         let lseek = |file| Request::Lseek { file, offset_bytes, hole };
-        self.volume.file_call(&open, self.volume.brick.deadline(), lseek).await
+        self.volume.file_call(&open, self.volume.bricks.deadline(), lseek).await
     }
 
     /// The lock that stands in the way of another.
     pub(crate) async fn getlk(&self, file: u64, lock: Lock) -> Result<Reply, Failure> {
         let open = self.file(file)?;
         let getlk = |file| Request::Getlk { file, lock };
-        self.volume.file_call(&open, self.volume.brick.deadline(), getlk).await
+        self.volume.file_call(&open, self.volume.bricks.deadline(), getlk).await
     }
 }

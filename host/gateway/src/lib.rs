@@ -17,9 +17,11 @@
 
 mod admin;
 mod ahead;
+mod asks;
 mod brick_call;
 mod brick_link;
 mod brick_session;
+mod bricks;
 mod clients;
 mod clock;
 mod coherence;
@@ -27,21 +29,33 @@ mod effects;
 mod error;
 mod file_calls;
 mod fills;
+mod found;
 mod held_locks;
+mod kept_answers;
+mod leases;
 mod listing;
 mod lockers;
 mod locks;
+mod lookups;
+mod membership;
+mod merged;
 mod metrics;
 mod mutate;
 mod open_file;
 mod outflow;
+mod own_ops;
 mod reads;
+mod redo;
+mod refresh;
 mod scans;
 mod service;
 mod session;
 mod session_files;
+mod several;
 mod space;
 mod stats;
+mod steps;
+mod touches;
 mod volume;
 
 use std::hash::{BuildHasher, RandomState};
@@ -51,11 +65,12 @@ use std::time::Duration;
 
 use portcullis_core::cache::CacheConfig;
 use portcullis_core::eviction::PolicyLimits;
-use portcullis_core::limits::CACHE_BYTES_MIN;
+use portcullis_core::limits::{BRICKS_MAX, CACHE_BYTES_MIN};
 use portcullis_core::prefetch::PrefetchChoice;
 use portcullis_policy::{EvictionDriver, LoadedPolicy};
 use portcullis_transport::{Identity, Server};
 use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -65,6 +80,7 @@ pub use crate::error::GatewayError;
 
 use crate::ahead::AheadShared;
 use crate::brick_link::BrickLink;
+use crate::bricks::Bricks;
 use crate::clock::Clock;
 use crate::service::GatewayService;
 use crate::stats::Observer;
@@ -80,7 +96,8 @@ pub const BRICK_TIMEOUT_MS_DEFAULT: u64 = 10_000;
 /// How a gateway is set up.
 #[derive(Clone, Debug)]
 pub struct GatewayConfig {
-    /// The bricks of the volume: exactly one for now.
+    /// The bricks of the volume, at most `BRICKS_MAX`, always in the same order; one that is added
+    /// later comes last.
     pub bricks: Vec<SocketAddr>,
     /// Where clients connect; port 0 for any.
     pub listen: SocketAddr,
@@ -132,9 +149,12 @@ impl Gateway {
     /// # Errors
     /// What is wrong with the configuration, the policy or an address.
     pub fn bind(config: GatewayConfig, identity: &Identity) -> Result<Self, GatewayError> {
-        let [brick] = config.bricks[..] else {
+        if config.bricks.is_empty() || config.bricks.len() > BRICKS_MAX {
             return Err(GatewayError::Bricks { count: config.bricks.len() });
-        };
+        }
+        if let Some(twice) = repeated(&config.bricks) {
+            return Err(GatewayError::BrickTwice { address: twice });
+        }
         if config.cache_bytes < CACHE_BYTES_MIN {
             return Err(GatewayError::CacheTooSmall { cache_bytes: config.cache_bytes });
         }
@@ -150,14 +170,18 @@ impl Gateway {
         let timeout = Duration::from_millis(config.brick_timeout_ms);
         let client = u128::from(random()) << 64 | u128::from(random());
         let clock = Clock::start();
-        let brick = BrickLink::new(identity, brick, timeout, client, clock)?;
+        let count = config.bricks.len();
+        let link = |(number, &address)| {
+            BrickLink::new(identity, (number, count), address, timeout, client, clock).map(Arc::new)
+        };
+        let links: Result<Vec<_>, _> = config.bricks.iter().enumerate().map(link).collect();
+        let bricks = Bricks::new(links?, u128::from(random()) << 64 | u128::from(random()));
         let cache = CacheConfig { capacity_bytes, max_age_ms, seed: random() };
         let cache = Arc::new(Cache::new(cache));
         let driver = EvictionDriver::start(cache.clone(), policy);
         let driver = Arc::new(driver.map_err(GatewayError::PolicyThread)?);
         let ahead = AheadShared::new(config.prefetch, random());
-        let volume = Volume::new(cache, Arc::new(brick), ahead, capacity_bytes, clock);
-        let volume = Arc::new(volume);
+        let volume = Arc::new(Volume::new(cache, bricks, ahead, capacity_bytes, clock));
         let observer = Arc::new(Observer::new(volume.clone(), driver.clone()));
         Ok(Self { server, address, admin, volume, observer, driver })
     }
@@ -176,7 +200,15 @@ impl Gateway {
     pub async fn serve(self, stop: impl Future<Output = ()>) {
         let Self { server, admin, volume, observer, driver, .. } = self;
         let stopping = CancellationToken::new();
-        let connecting = AbortOnDropHandle::new(tokio::spawn(volume.clone().keep_connected()));
+        let connecting: Vec<_> = volume
+            .bricks
+            .all()
+            .iter()
+            .map(|brick| {
+                let connecting = volume.clone().keep_connected(brick.clone());
+                AbortOnDropHandle::new(tokio::spawn(connecting))
+            })
+            .collect();
         let admin = admin.map(|(listener, _)| {
             let serving = admin::serve(listener, observer.clone(), stopping.clone());
             AbortOnDropHandle::new(tokio::spawn(serving))
@@ -192,9 +224,25 @@ impl Gateway {
         drop(connecting);
         // Clients may answer from what they were told until their leases are over.
         let forgotten = volume.watching.grantor().sessions() == 0;
-        volume.brick.close(forgotten).await;
+        let mut closing = JoinSet::new();
+        for brick in volume.bricks.all().iter().cloned() {
+            closing.spawn(async move { brick.close(forgotten).await });
+        }
+        closing.join_all().await;
         let _ = tokio::task::spawn_blocking(move || driver.stop()).await;
     }
+}
+
+/// An address that is there twice.
+fn repeated(addresses: &[SocketAddr]) -> Option<SocketAddr> {
+    let mut rest = addresses;
+    while let Some((first, others)) = rest.split_first() {
+        if others.contains(first) {
+            return Some(*first);
+        }
+        rest = others;
+    }
+    None
 }
 
 fn bind_admin(address: SocketAddr) -> Result<(TcpListener, SocketAddr), GatewayError> {
@@ -207,6 +255,6 @@ fn bind_admin(address: SocketAddr) -> Result<(TcpListener, SocketAddr), GatewayE
 }
 
 /// A number that nobody can guess, from the randomness behind std's hash tables.
-fn random() -> u64 {
+pub(crate) fn random() -> u64 {
     RandomState::new().hash_one(0)
 }

@@ -1,4 +1,4 @@
-//! A listing as one client gets it: chunks from the cache, from a shared scan or from the brick.
+//! A listing as one client gets it: chunks from the cache, from a shared scan or from the bricks.
 //!
 //! The client's position (one cookie a brick, `core::position`) is the only thing that lasts:
 //! wherever the chunks come from, the listing can go on from elsewhere after any of them. It does
@@ -16,17 +16,17 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use portcullis_core::cache::ListedChunk;
-use portcullis_core::limits::BRICKS_MAX;
+use portcullis_core::limits::POSITION_COOKIES_MAX;
 use portcullis_core::position::{Delivered, advance, is_start, of_bricks};
 use portcullis_core::scan::Step;
 use portcullis_core::watch::{Reading, Watched};
 use portcullis_core::{Attr, Chunk, ChunkBuilder, EntryRef, Handle, Status};
 use portcullis_transport::ReplySink;
-use portcullis_wire::message::{Failure, Verb};
-use portcullis_wire::{Reply, ReplyFrame, Request};
+use portcullis_wire::message::Failure;
+use portcullis_wire::{Reply, Request};
 
 use crate::ahead::Ahead;
-use crate::brick_call::{BrickStream, Fault};
+use crate::merged::{Merged, Piece};
 use crate::outflow::{Interrupt, send};
 use crate::scans::{Joined, Reader};
 use crate::volume::Volume;
@@ -35,8 +35,8 @@ use crate::volume::Volume;
 enum Source {
     Cached(std::vec::IntoIter<ListedChunk>),
     Scan(Reader),
-    /// With the names that came before those in the order of the brick.
-    Brick(Box<BrickStream>, Delivered),
+    /// With the names that came before those in the order of the bricks.
+    Bricks(Box<Merged>, Delivered),
 }
 
 enum Next {
@@ -60,8 +60,9 @@ impl Volume {
         ahead: Option<&Arc<Ahead>>,
         reply: &mut ReplySink,
     ) -> Result<bool, Interrupt> {
-        if after.len() > BRICKS_MAX {
-            let detail = format!("a position of {} bricks, over {BRICKS_MAX}", after.len());
+        if after.len() > POSITION_COOKIES_MAX {
+            let detail =
+                format!("a position of {} cookies, over {POSITION_COOKIES_MAX}", after.len());
             return Err(Failure::new(Status::InvalidArgument, detail).into());
         }
         if let Some(watched) = watched {
@@ -85,10 +86,13 @@ impl Volume {
                 Some(from) => from,
                 None => {
                     reading = self.watching.grantor().read();
-                    source.insert(self.resume(dir, &position).await?)
+                    source.insert(self.resume(dir, &position))
                 }
             };
-            match from.next(self).await? {
+            let next = from.next().await.inspect_err(|failure| {
+                self.note(&Request::List { dir, after: Vec::new() }, failure);
+            });
+            match next? {
                 Next::Chunk(chunk, missing) => {
                     advance(&mut position, &chunk, chunk.count() - 1);
                     let Some(chunk) = from.leave_out(chunk) else { continue };
@@ -182,25 +186,19 @@ impl Volume {
     }
 
     /// A source of the entries after a position, for one client alone.
-    async fn resume(&self, dir: Handle, position: &[u64]) -> Result<Source, Failure> {
+    fn resume(self: &Arc<Self>, dir: Handle, position: &[u64]) -> Source {
         if self.may_cache()
             && let Some(rest) = self.cache.list(self.now_ms(), &dir, position)
         {
-            return Ok(Source::Cached(rest.into_iter()));
+            return Source::Cached(rest.into_iter());
         }
-        let request = Request::List { dir, after: of_bricks(position).to_vec() };
-        match self.brick.list(&request).await {
-            Ok(stream) => Ok(Source::Brick(Box::new(stream), Delivered::of(position))),
-            Err(failure) => {
-                self.note(&request, &failure);
-                Err(failure)
-            }
-        }
+        let merged = Merged::new(self, dir, of_bricks(position));
+        Source::Bricks(Box::new(merged), Delivered::of(position))
     }
 }
 
 impl Source {
-    async fn next(&mut self, volume: &Volume) -> Result<Next, Failure> {
+    async fn next(&mut self) -> Result<Next, Failure> {
         match self {
             Source::Cached(chunks) => Ok(match chunks.next() {
                 Some(ListedChunk { chunk, missing }) => Next::Chunk(chunk, missing),
@@ -212,14 +210,9 @@ impl Source {
                 Step::End(Err(failure)) => Err(failure),
                 Step::Wait | Step::Passed => Ok(Next::Elsewhere),
             },
-            Source::Brick(stream, _) => match stream.next().await {
-                Ok(ReplyFrame::Chunk(chunk)) => Ok(Next::Chunk(chunk, 0)),
-                Ok(ReplyFrame::End { complete }) => Ok(Next::End { complete }),
-                Ok(ReplyFrame::Failure(failure)) | Err(Fault::Failed(failure)) => Err(failure),
-                Ok(ReplyFrame::Reply(_) | ReplyFrame::Data(_)) => {
-                    Err(volume.brick.nonsense(Verb::List))
-                }
-                Err(Fault::Lost) => Err(stream.lost()),
+            Source::Bricks(merged, _) => match merged.next().await? {
+                Piece::Chunk(chunk) => Ok(Next::Chunk(chunk, 0)),
+                Piece::End { complete } => Ok(Next::End { complete }),
             },
         }
     }
@@ -227,7 +220,7 @@ impl Source {
     /// A chunk without the entries that came before; `None` where it has no others.
     fn leave_out(&self, chunk: Chunk) -> Option<Chunk> {
         match self {
-            Source::Brick(_, delivered) => delivered.leave_out(chunk),
+            Source::Bricks(_, delivered) => delivered.leave_out(chunk),
             Source::Cached(_) | Source::Scan(_) => Some(chunk),
         }
     }

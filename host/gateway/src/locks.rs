@@ -126,7 +126,7 @@ impl Volume {
         let setlk = |file| Request::Setlk { file, lock: *lock, wait: false };
         loop {
             let (reply, epoch) = self
-                .file_call_at(open, self.brick.deadline(), setlk)
+                .file_call_at(open, self.bricks.deadline(), setlk)
                 .await
                 // A flock that cannot be changed is released (flock(2)).
                 .inspect_err(|failure| {
@@ -155,16 +155,17 @@ impl Volume {
             return Some(Err(Failure::new(Status::NoLocks, detail)));
         };
         let _waiting = Waiting::new(open, lock.owner);
+        let brick = self.bricks.of(&open.handle);
         let mut lost = 0;
         loop {
-            let at_brick = open.at_brick(self, lost, self.brick.deadline()).await;
+            let at_brick = open.at_brick(self, lost, brick.deadline()).await;
             let (session, file) = match at_brick {
                 Ok(at_brick) => at_brick,
                 Err(failure) => return Some(Err(failure)),
             };
             let request = Request::Setlk { file, lock: *lock, wait: true };
             let answer = async {
-                let mut stream = self.brick.ask(&session, &request).await?;
+                let mut stream = brick.ask(&session, &request).await?;
                 stream.receive().await
             };
             let frame = tokio::select! {
@@ -195,7 +196,7 @@ impl Volume {
                     Ok(Reply::Done)
                 }
                 Ok(ReplyFrame::Failure(failure)) => Err(failure),
-                Ok(_) => Err(self.brick.nonsense(Verb::Setlk)),
+                Ok(_) => Err(brick.nonsense(Verb::Setlk)),
             });
         }
     }
@@ -225,10 +226,11 @@ impl Volume {
             return Ok(());
         }
         // Through an open file of its own: the client may have closed this one.
+        let brick = self.bricks.of(&open.handle);
         let request = Request::Open { handle: open.handle, flags: O_RDWR };
-        let (reply, session) = self.brick.call_any(&request, self.brick.deadline()).await?;
+        let (reply, session) = brick.call_any(&request, brick.deadline()).await?;
         let Reply::Opened { file, .. } = reply else {
-            return Err(self.brick.nonsense(Verb::Open));
+            return Err(brick.nonsense(Verb::Open));
         };
         let at_brick = AtBrick { epoch: session.epoch, file };
         let own = OpenFile::new(open.handle, O_RDWR, at_brick);
@@ -237,10 +239,10 @@ impl Volume {
         let kept = known.held.iter().copied().filter(|held| held.kind != lock.kind);
         for part in released.chain(kept) {
             let setlk = |file| Request::Setlk { file, lock: part, wait: false };
-            self.file_call(&own, self.brick.deadline(), setlk).await?;
+            self.file_call(&own, brick.deadline(), setlk).await?;
         }
         let AtBrick { epoch, file } = own.last_at_brick().await;
-        release_at_brick(self, epoch, &[file]).await;
+        release_at_brick(brick, epoch, &[file]).await;
         Ok(())
     }
 }

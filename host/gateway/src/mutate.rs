@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use portcullis_core::replay::OpId;
+use portcullis_core::volume::{DirId, Told};
 use portcullis_core::watch::Change;
 use portcullis_core::{Attr, Handle, Status};
 use portcullis_transport::Body;
@@ -20,22 +21,32 @@ use portcullis_wire::{Reply, ReplyFrame, Request};
 use tokio::time::{Instant, timeout_at};
 
 use crate::brick_call::{BrickStream, Fault};
+use crate::brick_link::BrickLink;
 use crate::brick_session::BrickSession;
+use crate::bricks::Bricks;
 use crate::open_file::OpenFile;
 use crate::session::Session;
 use crate::volume::Volume;
+
+/// How often a directory is made on a brick that says that it does not have it.
+const COPIES_MAX: usize = 4;
 
 /// What a client asks to be changed.
 pub(crate) struct Asked {
     pub(crate) op: OpId,
     pub(crate) caller: Caller,
     pub(crate) mutation: Mutation,
-    pub(crate) files: [Option<Arc<OpenFile>>; 2],
+    pub(crate) files: Files,
+    /// The brick that does it.
+    pub(crate) brick: Arc<BrickLink>,
     body: Pieces,
 }
 
-/// An answer that may still come, and the epoch of the session that it would come over.
-pub(crate) type Late = Option<Box<(BrickStream, u64)>>;
+/// The open files that a mutation goes through.
+pub(crate) type Files = [Option<Arc<OpenFile>>; 2];
+
+/// An answer that may still come, the brick that it would come from, and the epoch of the session.
+pub(crate) type Late = Option<Box<(BrickStream, Arc<BrickLink>, u64)>>;
 
 /// How a mutation ended.
 pub(crate) enum Outcome {
@@ -89,15 +100,23 @@ impl Asked {
         let file = |id: Option<u64>| id.map(|id| session.file(id)).transpose();
         let [first, second] = file_ids(&mutation);
         let files = [file(first)?, file(second)?];
-        Ok(Self { op, caller, mutation, files, body: Pieces { body, kept: Vec::new() } })
+        let brick = brick_of(&session.volume.bricks, &mutation, &files)?.clone();
+        let mut op = op;
+        if op.retry && session.volume.bricks.are_several() {
+            // The client knows one number for the lives of all bricks: where that is the same as it
+            // was, so is the life of this one.
+            let is_same = op.life == session.volume.bricks.life();
+            op.life = if is_same { brick.last_life() } else { 0 };
+        }
+        Ok(Self { op, caller, mutation, files, brick, body: Pieces { body, kept: Vec::new() } })
     }
 
     /// Sends it, and again where the session with the brick is lost, until it is answered.
     pub(crate) async fn send(&mut self, client: &Session) -> Outcome {
         let volume = &*client.volume;
         let mut op = self.op;
-        let mut deadline = self.deadline(volume);
-        let (mut lost, mut sent) = (0, false);
+        let mut deadline = self.deadline();
+        let (mut lost, mut sent, mut copies) = (0, false, 0);
         loop {
             let located = self.located(volume, lost, deadline).await;
             let (session, ids) = match located {
@@ -117,7 +136,7 @@ impl Asked {
             }
             let mutation = with_file_ids(&self.mutation, ids);
             let request = Request::Mutate { op, caller: self.caller.clone(), mutation };
-            let answer = self.attempt(volume, &session, &request, &mut deadline).await;
+            let answer = self.attempt(&session, &request, &mut deadline).await;
             match answer {
                 Err(Attempt::Refused(failure)) if !sent => return Outcome::Failed(failure),
                 Err(Attempt::Refused(failure)) => return Outcome::Unknown(failure, None),
@@ -127,17 +146,40 @@ impl Asked {
                 Err(Attempt::Lost) => {
                     (lost, sent, op.retry) = (session.epoch, true, true);
                 }
-                Ok(ReplyFrame::Reply(Reply::Mutated { result, changes, dirs })) => {
+                Ok(ReplyFrame::Reply(Reply::Mutated {
+                    result: Mutated::Told(Told::NoCopy),
+                    ..
+                })) => {
+                    if let Err(failure) = self.make_copy(client, &mut copies).await {
+                        return Outcome::Failed(failure);
+                    }
+                }
+                Ok(ReplyFrame::Reply(Reply::Mutated { result, changes, mut dirs })) => {
+                    // The attributes of a directory are known at its home.
+                    dirs.retain(|(dir, _)| volume.bricks.of(dir).number == self.brick.number);
                     let repeated = op.retry;
                     let made = Made { result, changes, dirs, session, repeated };
                     return Outcome::Made(Box::new(made));
                 }
                 Ok(ReplyFrame::Failure(failure)) => return self.failed(failure),
                 Ok(_) => {
-                    let failure = volume.brick.nonsense(request.verb());
+                    let failure = self.brick.nonsense(request.verb());
                     return Outcome::Unknown(failure, None);
                 }
             }
+        }
+    }
+
+    /// The brick has nothing of a directory yet, in which it is to make a name.
+    async fn make_copy(&self, client: &Session, copies: &mut usize) -> Result<(), Failure> {
+        let dir = self.mutation.dirs()[0].or(match self.mutation {
+            Mutation::Tmpfile { dir, .. } => Some(dir),
+            _ => None,
+        });
+        *copies += 1;
+        match dir.as_ref().and_then(DirId::of_handle) {
+            Some(id) if *copies <= COPIES_MAX => client.volume.ensure_copy(id, &self.brick).await,
+            _ => Err(self.brick.nonsense(self.mutation.verb())),
         }
     }
 
@@ -157,12 +199,12 @@ impl Asked {
         }
     }
 
-    fn deadline(&self, volume: &Volume) -> Instant {
+    fn deadline(&self) -> Instant {
         match self.mutation {
             Mutation::Fallocate { .. } | Mutation::CopyFileRange { .. } => {
-                volume.brick.long_deadline()
+                self.brick.long_deadline()
             }
-            _ => volume.brick.deadline(),
+            _ => self.brick.deadline(),
         }
     }
 
@@ -189,7 +231,7 @@ impl Asked {
             }
             return match session {
                 Some(session) => Ok((session, ids)),
-                None => Ok((volume.brick.session(lost, deadline).await?, ids)),
+                None => Ok((self.brick.session(lost, deadline).await?, ids)),
             };
         }
     }
@@ -197,14 +239,14 @@ impl Asked {
     /// Sends it over this very session and waits for the answer.
     async fn attempt(
         &mut self,
-        volume: &Volume,
         session: &BrickSession,
         request: &Request,
         deadline: &mut Instant,
     ) -> Result<ReplyFrame, Attempt> {
         let verb = request.verb();
-        let late = |_| Attempt::Unknown(volume.brick.late(verb), None);
-        let sending = timeout_at(*deadline, volume.brick.begin(session, request)).await;
+        let brick = self.brick.clone();
+        let late = |_| Attempt::Unknown(brick.late(verb), None);
+        let sending = timeout_at(*deadline, brick.begin(session, request)).await;
         let mut sending = sending.map_err(late)?.map_err(|fault| match fault {
             Fault::Lost => Attempt::Lost,
             // It was not sent.
@@ -217,17 +259,17 @@ impl Asked {
                 let piece = piece.map_err(|failure| Attempt::Unknown(failure, None))?;
                 let Some(piece) = piece else { break };
                 number += 1;
-                *deadline = (*deadline).max(self.deadline(volume));
+                *deadline = (*deadline).max(self.deadline());
                 let passed_on = timeout_at(*deadline, sending.piece(piece)).await.map_err(late)?;
                 passed_on.map_err(|_| Attempt::Lost)?;
             }
         }
-        let mut stream = volume.brick.finish(verb, sending)?;
+        let mut stream = brick.finish(verb, sending)?;
         match timeout_at(*deadline, stream.receive()).await {
             Ok(frame) => Ok(frame?),
             Err(_) => Err(Attempt::Unknown(
-                volume.brick.late(verb),
-                Some(Box::new((stream, session.epoch))),
+                brick.late(verb),
+                Some(Box::new((stream, brick, session.epoch))),
             )),
         }
     }
@@ -249,6 +291,43 @@ impl From<Fault> for Attempt {
             Fault::Failed(failure) => Self::Unknown(failure, None),
         }
     }
+}
+
+/// The brick that carries a mutation out, where it concerns one.
+fn brick_of<'a>(
+    bricks: &'a Bricks,
+    mutation: &Mutation,
+    files: &Files,
+) -> Result<&'a Arc<BrickLink>, Failure> {
+    let mut of_files = files.iter().flatten().map(|open| bricks.of(&open.handle));
+    if let Some(brick) = of_files.next() {
+        if of_files.any(|other| other.number != brick.number) {
+            // Then kernels copy by reading and writing.
+            let detail = "the files are on different bricks";
+            return Err(Failure::new(Status::CrossDevice, detail));
+        }
+        return Ok(brick);
+    }
+    Ok(match mutation {
+        Mutation::Create { dir, name, .. }
+        | Mutation::Mkdir { dir, name, .. }
+        | Mutation::Mknod { dir, name, .. }
+        | Mutation::Symlink { dir, name, .. }
+        | Mutation::Link { dir, name, .. }
+        | Mutation::Unlink { dir, name }
+        | Mutation::Rmdir { dir, name }
+        | Mutation::Rename { dir, name, .. } => bricks.arbiter(dir, name),
+        Mutation::Tmpfile { dir, .. } => bricks.of(dir),
+        Mutation::Setattr { handle, .. }
+        | Mutation::Setxattr { handle, .. }
+        | Mutation::Removexattr { handle, .. } => bricks.of(handle),
+        // These have files, or come from gateways only.
+        Mutation::Write { .. }
+        | Mutation::Fallocate { .. }
+        | Mutation::CopyFileRange { .. }
+        | Mutation::Volume(_)
+        | Mutation::Recall => bricks.first(),
+    })
 }
 
 /// The open files that a mutation goes through, by the client's ids.

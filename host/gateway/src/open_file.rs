@@ -73,12 +73,13 @@ impl OpenFile {
         mut lost: u64,
         deadline: Instant,
     ) -> Result<(Arc<BrickSession>, u64), Failure> {
+        let brick = volume.bricks.of(&self.handle);
         let mut at_brick = self.at_brick.lock().await;
         loop {
             if let Some(failure) = self.broken.get() {
                 return Err(failure.clone());
             }
-            let session = volume.brick.session(lost, deadline).await?;
+            let session = brick.session(lost, deadline).await?;
             if session.epoch == at_brick.epoch {
                 return Ok((session, at_brick.file));
             }
@@ -99,10 +100,11 @@ impl OpenFile {
         session: &BrickSession,
         deadline: Instant,
     ) -> Result<u64, Fault> {
+        let brick = volume.bricks.of(&self.handle);
         let request = Request::Open { handle: self.handle, flags: self.flags };
-        let file = match volume.brick.call_on(session, &request, deadline).await {
+        let file = match brick.call_on(session, &request, deadline).await {
             Ok(Reply::Opened { file, .. }) => file,
-            Ok(_) => return Err(Fault::Failed(volume.brick.nonsense(Verb::Open))),
+            Ok(_) => return Err(Fault::Failed(brick.nonsense(Verb::Open))),
             Err(Fault::Failed(failure)) => {
                 volume.note(&request, &failure);
                 // A handle that is gone never comes back.
@@ -115,7 +117,7 @@ impl OpenFile {
         };
         let held = self.held.lock().all().to_vec();
         for lock in held {
-            self.lock_again(&volume.brick, session, file, lock, deadline).await?;
+            self.lock_again(brick, session, file, lock, deadline).await?;
         }
         Ok(file)
     }
@@ -133,9 +135,9 @@ impl OpenFile {
             Ok(_) => Ok(()),
             Err(Fault::Failed(failure)) if failure.status != Status::Unavailable => {
                 let detail = format!(
-                    "a lock on this file was lost along with the connection to the brick at {}, and \
+                    "a lock on this file was lost along with the connection to {}, and \
                      could not be taken again ({failure}): close the file and open it again",
-                    brick.address
+                    brick.name
                 );
                 warn!(handle = ?self.handle, %failure, "a lock is lost");
                 let failure = Failure::new(Status::Io, detail);

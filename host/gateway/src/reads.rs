@@ -39,7 +39,8 @@ pub(crate) async fn read(
     // Its pages may be cached.
     session.watch_attr(&open.handle);
     let mut wanted = Wanted { at_bytes: offset_bytes, left_bytes: len_bytes, slow: false };
-    let mut deadline = volume.brick.deadline();
+    let link = volume.bricks.of(&open.handle);
+    let mut deadline = link.deadline();
     let mut lost = 0;
     loop {
         let (brick, file) = open.at_brick(volume, lost, deadline).await?;
@@ -49,7 +50,7 @@ pub(crate) async fn read(
         };
         let offset_bytes = wanted.at_bytes;
         let request = Request::Read { file, offset_bytes, len_bytes: asked_bytes };
-        let mut stream = match volume.brick.open(&brick, &request, deadline).await {
+        let mut stream = match link.open(&brick, &request, deadline).await {
             Ok(stream) => Some(stream),
             Err(Fault::Failed(failure)) => return Err(failure.into()),
             Err(Fault::Lost) => {
@@ -67,7 +68,7 @@ pub(crate) async fn read(
                     wanted.left_bytes -= len_bytes;
                     send(reply.data(pieces), || stream = None).await?;
                     wanted.slow |= stream.is_none();
-                    deadline = volume.brick.deadline();
+                    deadline = link.deadline();
                     if wanted.left_bytes == 0 && stream.is_none() {
                         return Ok(());
                     }
@@ -81,7 +82,7 @@ pub(crate) async fn read(
                     return Err(failure.into());
                 }
                 Ok(ReplyFrame::Reply(_) | ReplyFrame::Chunk(_) | ReplyFrame::Data(_)) => {
-                    return Err(volume.brick.nonsense(Verb::Read).into());
+                    return Err(link.nonsense(Verb::Read).into());
                 }
                 Err(Fault::Lost) => {
                     lost = brick.epoch;

@@ -1,18 +1,18 @@
-//! Listings on their way from the brick, each shared by all clients that list that directory.
+//! Listings on their way from the bricks, each shared by all clients that list that directory.
 //!
-//! A scan is a task that reads one listing from the brick, fills the cache from its chunks as they
-//! pass, and hands them to its readers through a [`Scan`]. It stays at most a bounded number of
-//! chunks ahead of its fastest reader, so flow control reaches back to the brick.
+//! A scan is a task that reads one listing from the bricks (`merged`), fills the cache from its
+//! chunks as they pass, and hands them to its readers through a [`Scan`]. It stays at most a bounded number of
+//! chunks ahead of its fastest reader, so flow control reaches back to the bricks.
 //!
 //! A reader whose client does not keep up lets go of the scan (`listing`). When all readers are
 //! gone because they were slow, the scan runs on alone into the cache, up to a share of it, so the
-//! brick's connection is never clogged by a stalled listing; when they are gone because their
+//! bricks' connections are never clogged by a stalled listing; when they are gone because their
 //! clients are, it is cancelled.
 //!
 //! A scan that was asked for before something was invalidated is not joined any more, since it may
 //! bring what is no longer true: a new one takes its place in the map.
 //!
-//! What must hold: `complete` is noted only on an end that the brick said; a scan leaves the map
+//! What must hold: `complete` is noted only on an end that all bricks said; a scan leaves the map
 //! before its readers are told the end, so who lists after that finds the cache filled.
 
 use std::collections::HashMap;
@@ -23,17 +23,17 @@ use parking_lot::Mutex;
 use portcullis_core::cache::{ListedChunk, ListingStamp, ListingTicket};
 use portcullis_core::scan::{Scan, Step};
 use portcullis_core::{Chunk, Handle, Status};
+use portcullis_wire::Request;
 use portcullis_wire::message::{Failure, Verb};
-use portcullis_wire::{ReplyFrame, Request};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::timeout_at;
 
-use crate::brick_call::{BrickStream, Fault};
+use crate::merged::{Merged, Piece};
 use crate::volume::Volume;
 
 /// Chunks kept behind the fastest reader, for those who came later or are slower.
 const KEEP_CHUNKS: usize = 64;
-/// Scans that read from the brick at once; further ones wait for their turn.
+/// Scans that read from bricks at once; further ones wait for their turn.
 const SCANS_MAX: usize = 64;
 /// A scan without readers runs on into the cache while it brings at most this share of its bytes.
 const RUN_ON_SHARE: u64 = 4;
@@ -54,7 +54,7 @@ struct SharedScan {
     readers: AtomicUsize,
     /// A reader left because its client is slow, not because it is gone.
     let_go: AtomicBool,
-    /// When the brick was asked; `None` while the scan waits for its turn.
+    /// When the bricks were asked; `None` while the scan waits for its turn.
     stamp: Mutex<Option<ListingStamp>>,
 }
 
@@ -193,7 +193,7 @@ impl SharedScan {
     }
 }
 
-/// The task that reads one listing from the brick. Dropped in any way, it ends the scan.
+/// The task that reads one listing from the bricks. Dropped in any way, it ends the scan.
 struct Producer {
     volume: Arc<Volume>,
     dir: Handle,
@@ -223,8 +223,9 @@ impl Producer {
         let volume = self.volume.clone();
         let mut turn = None;
         if !self.is_ahead {
-            let next = timeout_at(volume.brick.deadline(), volume.scans.turns.acquire());
-            turn = Some(next.await.map_err(|_| volume.brick.late(Verb::List))?);
+            let next = timeout_at(volume.bricks.deadline(), volume.scans.turns.acquire());
+            let late = |_| volume.bricks.of(&self.dir).late(Verb::List);
+            turn = Some(next.await.map_err(late)?);
         }
         let request = Request::List { dir: self.dir, after: Vec::new() };
         let ticket = if self.is_ahead {
@@ -234,10 +235,7 @@ impl Producer {
         };
         *self.scan.stamp.lock() = Some(ticket.stamp());
         self.ticket = Some(ticket);
-        let result = match volume.brick.list(&request).await {
-            Ok(stream) => self.pass_on(stream).await,
-            Err(failure) => Err(failure),
-        };
+        let result = self.pass_on(Merged::new(&volume, self.dir, &[])).await;
         if let Err(failure) = &result {
             volume.note(&request, failure);
         }
@@ -245,12 +243,12 @@ impl Producer {
         result
     }
 
-    async fn pass_on(&mut self, mut stream: BrickStream) -> Result<bool, Failure> {
+    async fn pass_on(&mut self, mut merged: Merged) -> Result<bool, Failure> {
         let scan = self.scan.clone();
         let mut run_on_bytes = None;
         loop {
-            let frame = match &mut run_on_bytes {
-                Some(_) => stream.next().await,
+            let piece = match &mut run_on_bytes {
+                Some(_) => merged.next().await,
                 None => {
                     scan.room().await;
                     tokio::select! {
@@ -263,12 +261,12 @@ impl Producer {
                             }
                             continue;
                         }
-                        frame = stream.next() => frame,
+                        piece = merged.next() => piece,
                     }
                 }
             };
-            match frame {
-                Ok(ReplyFrame::Chunk(chunk)) => {
+            match piece? {
+                Piece::Chunk(chunk) => {
                     self.fill_chunk(&chunk);
                     match &mut run_on_bytes {
                         Some(bytes) => {
@@ -280,19 +278,12 @@ impl Producer {
                         None => scan.push(chunk),
                     }
                 }
-                Ok(ReplyFrame::End { complete }) => {
+                Piece::End { complete } => {
                     if let Some(ticket) = self.ticket.take() {
                         self.volume.cache.finish_listing(self.volume.now_ms(), ticket, complete);
                     }
                     return Ok(complete);
                 }
-                Ok(ReplyFrame::Failure(failure)) | Err(Fault::Failed(failure)) => {
-                    return Err(failure);
-                }
-                Ok(ReplyFrame::Reply(_) | ReplyFrame::Data(_)) => {
-                    return Err(self.volume.brick.nonsense(Verb::List));
-                }
-                Err(Fault::Lost) => return Err(stream.lost()),
             }
         }
     }

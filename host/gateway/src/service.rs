@@ -98,14 +98,15 @@ impl GatewayService {
                     Err(Failure::new(Status::WrongRole, detail))
                 }
             },
-            passed_through => {
-                if let Request::Getxattr { handle, .. } | Request::Listxattr { handle } =
-                    &passed_through
-                {
-                    // Access control lists are cached.
-                    session.watch_attr(handle);
-                }
-                self.volume.ask(&passed_through).await
+            Request::Getxattr { handle, .. } | Request::Listxattr { handle } => {
+                // Access control lists are cached.
+                session.watch_attr(&handle);
+                self.volume.ask(&request).await
+            }
+            other => {
+                let verb = other.verb().name();
+                let detail = format!("a {verb} is not for clients to ask");
+                Err(Failure::new(Status::WrongRole, detail))
             }
         }
     }

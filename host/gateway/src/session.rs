@@ -3,7 +3,7 @@
 //! A client that caches attaches with `watch`. Its session outlives the connection until its lease
 //! is over, or until it says that it caches nothing any more. `session_files` has what it has open.
 //!
-//! What must hold: a client's lease never reaches beyond the gateway's own at the brick.
+//! What must hold: a client's lease never reaches beyond the gateway's own at the bricks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -114,11 +114,14 @@ impl Session {
         if ended != 0 {
             volume.end_session(SessionId(ended), client);
         }
-        let brick = volume.brick.session(0, volume.brick.deadline()).await?;
+        let first = volume.bricks.first();
+        let brick = first.session(0, first.deadline()).await?;
+        let generation = volume.leases.generation();
         let session = if watch { self.begin(client).await?.0 } else { 0 };
         let root = volume.root(self.watched(), brick.root.handle).await?;
-        let lease_ms = if watch { volume.brick.lease_left_of(brick.epoch) as u32 } else { 0 };
-        let (life, notices) = (brick.life, brick.notices);
+        let left_ms = volume.leases.left_since(generation, volume.now_ms());
+        let lease_ms = if watch { left_ms as u32 } else { 0 };
+        let (life, notices) = (volume.bricks.life(), volume.bricks.notices());
         Ok(Reply::Attached { root, session, lease_ms, life, notices })
     }
 
@@ -138,19 +141,19 @@ impl Session {
         Ok(session.id)
     }
 
-    /// Renews the client's lease: what is left of the gateway's own, if the session with the brick
-    /// is still the same that it was when the client knew everything.
+    /// Renews the client's lease: what is left of the gateway's own, if no session with a brick was
+    /// lost since the client knew everything.
     pub(crate) async fn renew(&self) -> Result<Reply, Failure> {
         let Some(id) = self.id() else {
             let detail = "this connection did not attach to be told of changes";
             return Err(Failure::new(Status::InvalidArgument, detail));
         };
-        let brick = self.volume.brick.any();
-        if !self.volume.watching.renew(id).await {
+        let Volume { leases, watching, bricks, .. } = &*self.volume;
+        let (generation, life) = (leases.generation(), bricks.life());
+        if !watching.renew(id).await {
             return Err(over());
         }
-        let (left_ms, life) = brick
-            .map_or((0, 0), |brick| (self.volume.brick.lease_left_of(brick.epoch), brick.life));
+        let left_ms = leases.left_since(generation, self.volume.now_ms());
         Ok(Reply::Renewed { lease_ms: left_ms as u32, life })
     }
 

@@ -9,6 +9,7 @@ use portcullis_wire::message::{Failure, LockOwner, LockSort, Verb};
 use portcullis_wire::{Reply, Request};
 use tracing::debug;
 
+use crate::brick_link::BrickLink;
 use crate::open_file::{AtBrick, OpenFile};
 use crate::session::Session;
 use crate::volume::Volume;
@@ -55,10 +56,11 @@ impl Session {
         let volume = &self.volume;
         self.watch_attr(&handle);
         let request = Request::Open { handle, flags };
-        let opened = volume.brick.call_any(&request, volume.brick.deadline()).await;
+        let link = volume.bricks.of(&handle);
+        let opened = link.call_any(&request, link.deadline()).await;
         let (reply, brick) = opened.inspect_err(|failure| volume.note(&request, failure))?;
         let Reply::Opened { file, attr } = reply else {
-            return Err(volume.brick.nonsense(Verb::Open));
+            return Err(link.nonsense(Verb::Open));
         };
         let open = OpenFile::new(handle, flags, AtBrick { epoch: brick.epoch, file });
         Ok(Reply::Opened { file: self.register(place, open), attr })
@@ -169,19 +171,20 @@ impl Session {
 /// Closes files at the brick: those with nothing to wait for in as few requests as there can be,
 /// then the others.
 async fn close_all(volume: &Volume, files: impl IntoIterator<Item = Arc<OpenFile>>) {
-    let mut ready: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    let mut ready: BTreeMap<(usize, u64), Vec<u64>> = BTreeMap::new();
     let mut others = Vec::new();
     for open in files {
         match open.at_brick_now().filter(|_| open.held.lock().is_empty()) {
             Some(AtBrick { epoch, file }) => {
                 volume.lockers.leave(&open);
-                ready.entry(epoch).or_default().push(file);
+                let brick = volume.bricks.of(&open.handle).number;
+                ready.entry((brick, epoch)).or_default().push(file);
             }
             None => others.push(open),
         }
     }
-    for (epoch, files) in ready {
-        release_at_brick(volume, epoch, &files).await;
+    for ((brick, epoch), files) in ready {
+        release_at_brick(&volume.bricks.all()[brick], epoch, &files).await;
     }
     for open in others {
         close(volume, &open, None).await;
@@ -201,7 +204,8 @@ async fn close(volume: &Volume, open: &Arc<OpenFile>, unlock: Option<LockOwner>)
             LockSort::Flock => unlock = unlock.or(Some(owner)),
             LockSort::Posix => {
                 let flush = |file| Request::Flush { file, owner };
-                if let Err(failure) = volume.file_call(open, volume.brick.deadline(), flush).await {
+                if let Err(failure) = volume.file_call(open, volume.bricks.deadline(), flush).await
+                {
                     debug!(%failure, "locks of a file could not be released");
                 }
             }
@@ -209,24 +213,23 @@ async fn close(volume: &Volume, open: &Arc<OpenFile>, unlock: Option<LockOwner>)
     }
     if unlock.is_some() {
         let release = |file| Request::Release { file, unlock };
-        if let Err(failure) = volume.file_call(open, volume.brick.deadline(), release).await {
+        if let Err(failure) = volume.file_call(open, volume.bricks.deadline(), release).await {
             debug!(%failure, "a file could not be closed at the brick");
         }
         return;
     }
     // A request for the same file that is still under way may be opening it again.
     let AtBrick { epoch, file } = open.last_at_brick().await;
-    release_at_brick(volume, epoch, &[file]).await;
+    release_at_brick(volume.bricks.of(&open.handle), epoch, &[file]).await;
 }
 
 /// Closes files at the brick, where their session is still the one there is: with it the brick
 /// closes the files of it.
-pub(crate) async fn release_at_brick(volume: &Volume, epoch: u64, files: &[u64]) {
+pub(crate) async fn release_at_brick(brick: &Arc<BrickLink>, epoch: u64, files: &[u64]) {
     for files in files.chunks(RELEASES_MAX) {
-        let Some(session) = volume.brick.current(epoch) else { return };
+        let Some(session) = brick.current(epoch) else { return };
         let request = Request::ReleaseMany { files: files.to_vec() };
-        if let Err(fault) = volume.brick.call_on(&session, &request, volume.brick.deadline()).await
-        {
+        if let Err(fault) = brick.call_on(&session, &request, brick.deadline()).await {
             debug!(?fault, "files could not be closed at the brick");
         }
     }

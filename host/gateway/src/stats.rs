@@ -41,7 +41,7 @@ impl Observer {
 
     /// Whether requests that miss the cache can be answered, and why not.
     pub(crate) fn ready(&self) -> Result<(), Failure> {
-        self.volume.brick.ready()
+        self.volume.bricks.first().ready()
     }
 
     /// Everything at this moment.
@@ -77,7 +77,7 @@ impl Observer {
             },
             eviction: self.eviction(cache.hits_dropped),
             prefetch: self.volume.ahead.stats(),
-            bricks: vec![self.volume.brick.stats()],
+            bricks: self.volume.bricks.all().iter().map(|brick| brick.stats()).collect(),
             watch: self.volume.watch_stats(),
             requests: requests
                 .map(|(verb, count)| (verb.name().to_owned(), load(count)))

@@ -1,9 +1,9 @@
-//! What the gateway serves: a brick behind a dentry cache, and clients that are told of changes.
+//! What the gateway serves: bricks behind a dentry cache, and clients that are told of changes.
 //!
 //! Cached verbs ask the cache first: a hit answers without a lock beyond the cache's own and those
 //! of the client's watches. A miss leads or joins a fill (`fills`), a listing leads or joins a scan
-//! (`scans`). Every other verb is passed through, with the brick's deadline. Without a lease at the
-//! brick everything is passed through, and nothing is filled.
+//! (`scans`). Every other verb is passed through, with the brick's deadline. Without a lease at every
+//! brick that is there, everything is passed through, and nothing is filled.
 //!
 //! What must hold: whatever a client that watches is told, it watches: from before it was read, or
 //! it is read again where it changed in between.
@@ -16,20 +16,24 @@ use portcullis_core::limits::NAME_LEN_MAX;
 use portcullis_core::watch::Watched;
 use portcullis_core::{Entry, Handle, Status};
 use portcullis_transport::Watching;
-use portcullis_wire::message::Failure;
+use portcullis_wire::message::{Failure, Verb};
 use portcullis_wire::{Reply, Request};
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 
 use crate::ahead::AheadShared;
-use crate::brick_link::BrickLink;
+use crate::bricks::Bricks;
 use crate::clients::Clients;
 use crate::clock::Clock;
 use crate::coherence::WatchCounters;
 use crate::fills::Seat;
+use crate::kept_answers::KeptAnswers;
+use crate::leases::Leases;
 use crate::lockers::Lockers;
+use crate::own_ops::OwnOps;
 use crate::scans::Scans;
 use crate::space::LastStatfs;
+use crate::steps::Led;
+use crate::touches::OwedTouches;
 
 /// Whoever waits for a fill.
 pub(crate) type Waiter = oneshot::Sender<Result<Reply, Failure>>;
@@ -39,10 +43,15 @@ pub(crate) type Cache = DentryCache<Waiter>;
 /// its attributes.
 const LOOKUPS_MAX: usize = 4;
 
-/// A brick behind a cache.
+/// Bricks behind a cache.
 pub(crate) struct Volume {
     pub(crate) cache: Arc<Cache>,
-    pub(crate) brick: Arc<BrickLink>,
+    pub(crate) bricks: Bricks,
+    pub(crate) leases: Leases,
+    pub(crate) own_ops: Arc<OwnOps>,
+    pub(crate) led: Led,
+    pub(crate) kept_answers: KeptAnswers,
+    pub(crate) owed_touches: OwedTouches,
     pub(crate) scans: Scans,
     pub(crate) ahead: AheadShared,
     pub(crate) watching: Arc<Watching>,
@@ -56,17 +65,22 @@ pub(crate) struct Volume {
 }
 
 impl Volume {
-    /// A volume of one brick. Call it within a tokio runtime.
+    /// A volume of these bricks. Call it within a tokio runtime.
     pub(crate) fn new(
         cache: Arc<Cache>,
-        brick: Arc<BrickLink>,
+        bricks: Bricks,
         ahead: AheadShared,
         capacity_bytes: u64,
         clock: Clock,
     ) -> Self {
         Self {
             cache,
-            brick,
+            leases: Leases::new(bricks.all().len()),
+            own_ops: OwnOps::new(bricks.first().client),
+            led: Led::default(),
+            kept_answers: KeptAnswers::default(),
+            owed_touches: OwedTouches::default(),
+            bricks,
             scans: Scans::new(),
             ahead,
             watching: Watching::start(),
@@ -86,7 +100,7 @@ impl Volume {
 
     /// Whether answers may come from the cache, and fill it.
     pub(crate) fn may_cache(&self) -> bool {
-        self.brick.lease_left_ms() > 0
+        self.leases.left_ms(self.now_ms()) > 0
     }
 
     /// The entry `name` of `dir`.
@@ -163,29 +177,21 @@ impl Volume {
             Reply::Attr(attr) => {
                 Ok(Entry { handle, attr: Some(attr), kind: attr.kind(), target: None })
             }
-            _ => Err(self.brick.nonsense(portcullis_wire::message::Verb::Getattr)),
+            _ => Err(self.bricks.of(&handle).nonsense(Verb::Getattr)),
         }
     }
 
-    /// Asks the brick, cache or no cache.
+    /// Asks the brick that knows, cache or no cache.
     pub(crate) async fn ask(&self, request: &Request) -> Result<Reply, Failure> {
-        self.ask_until(request, self.brick.deadline()).await
+        let deadline = self.bricks.deadline();
+        let result = match request {
+            Request::Lookup { dir, name } => self.ask_name(dir, name, deadline).await,
+            _ => self.bricks.of_request(request).call(request, deadline).await,
+        };
+        result.inspect_err(|failure| self.note(request, failure))
     }
 
-    /// As [`Volume::ask`], with a deadline.
-    pub(crate) async fn ask_until(
-        &self,
-        request: &Request,
-        deadline: Instant,
-    ) -> Result<Reply, Failure> {
-        let result = self.brick.call(request, deadline).await;
-        if let Err(failure) = &result {
-            self.note(request, failure);
-        }
-        result
-    }
-
-    /// Draws the consequence of a failure that the brick told: a file that is gone is forgotten.
+    /// Draws the consequence of a failure that a brick told: a file that is gone is forgotten.
     pub(crate) fn note(&self, request: &Request, failure: &Failure) {
         if failure.status == Status::Stale
             && let Some(handle) = subject(request)
@@ -196,7 +202,7 @@ impl Volume {
 }
 
 /// The file that a request is about.
-fn subject(request: &Request) -> Option<&Handle> {
+pub(crate) fn subject(request: &Request) -> Option<&Handle> {
     match request {
         Request::Lookup { dir, .. } | Request::List { dir, .. } | Request::Fsyncdir { dir } => {
             Some(dir)

@@ -5,13 +5,14 @@ use portcullis_core::limits::{
     CALLER_GROUPS_MAX, CHANGES_TOLD_MAX, HANDLE_LEN_MAX, LINK_TARGET_LEN_MAX, NAME_LEN_MAX,
 };
 use portcullis_core::replay::OpId;
+use portcullis_core::volume::{Ask, Change as Placed, MemberSet, Place, Told, TxId, Unfinished};
 use portcullis_core::watch::Change;
 use portcullis_core::{Attr, ChunkBuilder, Entry, EntryRef, FileKind, Handle, Status, Timestamp};
 
 use super::*;
 use crate::message::{
-    Caller, Lock, LockKind, LockOwner, LockSort, Mutated, Mutation, Notices, SetAttr, SetTime,
-    Statfs,
+    Caller, Lock, LockKind, LockOwner, LockSort, Membership, Mutated, Mutation, Notices, SetAttr,
+    SetTime, Statfs,
 };
 
 fn handle() -> Handle {
@@ -29,6 +30,10 @@ fn entry() -> Entry {
 
 fn owner() -> LockOwner {
     LockOwner { client: u128::MAX - 1, owner: 3 }
+}
+
+fn membership() -> Membership {
+    Membership { volume: 1 << 126, member: 1, count: 4, root_layout: 2 }
 }
 
 fn lock() -> Lock {
@@ -69,7 +74,19 @@ fn mutations() -> Vec<Mutation> {
             to_offset_bytes: 4,
             len_bytes: 5,
         },
+        Mutation::Volume(Ask::Commit {
+            tx: TX,
+            change: Placed::Move { from: place(), to: place(), replaced: Some(handle) },
+            prepared: MemberSet::of(3),
+        }),
+        Mutation::Recall,
     ]
+}
+
+const TX: TxId = TxId { gateway: 1 << 99, number: 3 };
+
+fn place() -> Place {
+    Place { dir: handle(), name: b"\xffname".to_vec() }
 }
 
 fn requests() -> Vec<Request> {
@@ -99,6 +116,10 @@ fn requests() -> Vec<Request> {
         Request::Getxattr { handle, name: b"user.a".to_vec() },
         Request::Listxattr { handle },
         Request::Stats,
+        Request::Join { membership: None },
+        Request::Unfinished,
+        Request::Join { membership: Some(membership()) },
+        Request::Getattrs { handles: vec![handle, handle] },
     ];
     requests.extend(mutations().into_iter().map(mutate));
     requests
@@ -147,9 +168,17 @@ fn replies() -> Vec<ReplyFrame> {
         mutated(Mutated::Created { entry: entry(), file: 7 }),
         mutated(Mutated::Attr(Attr::default())),
         mutated(Mutated::Written { len_bytes: 1 }),
+        mutated(Mutated::Told(Told::Record(None))),
+        mutated(Mutated::NotAsked),
         ReplyFrame::Reply(Reply::Statfs(Statfs::default())),
         ReplyFrame::Reply(Reply::Xattr(b"a\0b".to_vec())),
         ReplyFrame::Reply(Reply::Stats(Box::default())),
+        ReplyFrame::Reply(Reply::Joined { membership: Some(membership()), has_files: true }),
+        ReplyFrame::Reply(Reply::Unfinished {
+            orphans: vec![Unfinished::Prepared { tx: TX, coordinator: 2 }],
+            led: Vec::new(),
+        }),
+        ReplyFrame::Reply(Reply::Entries(vec![None, Some(entry())])),
         ReplyFrame::Chunk(builder.finish(1).expect("one entry")),
         ReplyFrame::Data(Bytes::from_static(b"data")),
         ReplyFrame::Data(Bytes::new()),

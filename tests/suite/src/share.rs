@@ -1,5 +1,5 @@
 //! One directory, exported, and mounted several times to be written to: a brick, one or two
-//! gateways, and mounts before each.
+//! gateways, and mounts before each. Or a volume of several bricks in its place.
 //!
 //! With `PORTCULLIS_SUITE_LOCAL` in the environment a share has no servers: its mounts are bind
 //! mounts of the directory. A test that fails then is wrong itself, since what it asks for is
@@ -30,6 +30,8 @@ const LIMIT: Duration = Duration::from_secs(900);
 pub struct Layout<'a> {
     /// The directory to export; one of its own where `None`.
     pub export: Option<PathBuf>,
+    /// How many bricks the volume has, each with a directory of its own.
+    pub bricks: usize,
     /// For each mount the number of its gateway, from 0.
     pub mounts: &'a [usize],
     /// What follows `-o` in each mount; may be empty.
@@ -40,7 +42,7 @@ pub struct Layout<'a> {
 
 impl Default for Layout<'_> {
     fn default() -> Self {
-        Self { export: None, mounts: &[0], options: "", gateway_args: &[] }
+        Self { export: None, bricks: 1, mounts: &[0], options: "", gateway_args: &[] }
     }
 }
 
@@ -83,7 +85,16 @@ impl Share {
             std::fs::create_dir(&export).expect("a directory to export");
             open_to_all(&export);
         }
-        let mut site = (!is_local()).then(|| Site::start(&export, layout.gateway_args));
+        let start = || {
+            let mut exports = vec![export.clone()];
+            for number in 1..layout.bricks {
+                exports.push(scratch.path().join(format!("export-{number}")));
+                std::fs::create_dir(&exports[number]).expect("a directory to export");
+                open_to_all(&exports[number]);
+            }
+            Site::start_volume(&exports, layout.gateway_args)
+        };
+        let mut site = (!is_local()).then(start);
         let mut mounts = Vec::new();
         for (number, &gateway) in layout.mounts.iter().enumerate() {
             let name = format!("mnt-{number}");

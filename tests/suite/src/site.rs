@@ -1,5 +1,7 @@
-//! A small installation: an identity, a brick and a gateway over one directory.
+//! A small installation: an identity, a brick and a gateway over one directory; or several bricks,
+//! each over one of its own.
 
+use std::collections::BTreeMap;
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
@@ -19,20 +21,48 @@ pub struct Site {
     pub brick: Option<Server>,
     /// The gateway.
     pub gateway: Server,
-    /// More gateways before the same brick, by number from 1.
+    /// More gateways before the same bricks, by number from 1.
     pub more_gateways: Vec<Server>,
+    /// The other bricks of a volume of several, by number from 1.
+    pub more_bricks: Vec<Part>,
     brick_address: String,
     export: PathBuf,
     dir: TempDir,
 }
 
+/// One of several bricks.
+#[derive(Debug)]
+pub struct Part {
+    server: Option<Server>,
+    address: String,
+    export: PathBuf,
+}
+
+impl Part {
+    fn start(dir: &Path, export: &Path) -> Self {
+        let server = start_brick(dir, export, "127.0.0.1:0");
+        let address = server.ready().to_owned();
+        Self { server: Some(server), address, export: export.to_owned() }
+    }
+}
+
 impl Site {
+    /// A volume of one brick for each of `exports`.
+    pub fn start_volume(exports: &[PathBuf], gateway_args: &[&str]) -> Self {
+        let (first, others) = exports.split_first().expect("at least one brick");
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        identity(&dir.path().join("id"));
+        let brick = start_brick(dir.path(), first, "127.0.0.1:0");
+        let more = others.iter().map(|export| Part::start(dir.path(), export)).collect();
+        Self::before(brick, more, dir, first, gateway_args)
+    }
+
     /// Exports `export` and puts a gateway with `gateway_args` before it.
     pub fn start(export: &Path, gateway_args: &[&str]) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
         identity(&dir.path().join("id"));
         let brick = start_brick(dir.path(), export, "127.0.0.1:0");
-        Self::before(brick, dir, export, gateway_args)
+        Self::before(brick, Vec::new(), dir, export, gateway_args)
     }
 
     /// Like [`Site::start`], with a brick that runs as the user `uid`. Needs root.
@@ -52,29 +82,56 @@ impl Site {
         let mut command = server(dir.path(), "brick");
         command.arg("--export").arg(export).args(["--listen", "127.0.0.1:0"]).uid(uid).gid(uid);
         let brick = Server::start(&mut command, &dir.path().join("brick.log"));
-        Self::before(brick, dir, export, &[])
+        Self::before(brick, Vec::new(), dir, export, &[])
     }
 
-    fn before(brick: Server, dir: TempDir, export: &Path, gateway_args: &[&str]) -> Self {
+    fn before(
+        brick: Server,
+        more_bricks: Vec<Part>,
+        dir: TempDir,
+        export: &Path,
+        gateway_args: &[&str],
+    ) -> Self {
         let mut command = server(dir.path(), "gateway");
-        command.args(["--brick", brick.ready(), "--listen", "127.0.0.1:0"]).args(gateway_args);
+        let others = more_bricks.iter().map(|part| &part.address[..]);
+        for address in std::iter::once(brick.ready()).chain(others) {
+            command.args(["--brick", address]);
+        }
+        command.args(["--listen", "127.0.0.1:0"]).args(gateway_args);
         let gateway = Server::start(&mut command, &dir.path().join("gateway.log"));
         let brick_address = brick.ready().to_owned();
         let (export, more_gateways) = (export.to_owned(), Vec::new());
-        Self { brick: Some(brick), gateway, more_gateways, brick_address, export, dir }
+        Self { brick: Some(brick), gateway, more_gateways, more_bricks, brick_address, export, dir }
+    }
+
+    /// Adds a brick to the volume. Gateways that are started from now on have it.
+    pub fn add_brick(&mut self, export: &Path) {
+        self.more_bricks.push(Part::start(self.dir.path(), export));
+    }
+
+    /// The addresses of all bricks, in the order of the volume.
+    fn bricks(&self) -> Vec<String> {
+        let others = self.more_bricks.iter().map(|part| part.address.clone());
+        std::iter::once(self.brick_address.clone()).chain(others).collect()
     }
 
     /// Puts one more gateway before the brick and answers its number, from 1.
     pub fn add_gateway(&mut self, gateway_args: &[&str]) -> usize {
-        let brick = self.brick_address.clone();
-        self.add_gateway_before(&brick, gateway_args)
+        self.add_gateway_of(&self.bricks(), gateway_args)
     }
 
     /// Like [`Site::add_gateway`], with a gateway that reaches the brick at `brick`.
     pub fn add_gateway_before(&mut self, brick: &str, gateway_args: &[&str]) -> usize {
+        self.add_gateway_of(&[brick.to_owned()], gateway_args)
+    }
+
+    fn add_gateway_of(&mut self, bricks: &[String], gateway_args: &[&str]) -> usize {
         let number = self.more_gateways.len() + 1;
         let mut command = server(self.dir.path(), "gateway");
-        command.args(["--brick", brick, "--listen", "127.0.0.1:0"]).args(gateway_args);
+        for brick in bricks {
+            command.args(["--brick", brick]);
+        }
+        command.args(["--listen", "127.0.0.1:0"]).args(gateway_args);
         let log = self.dir.path().join(format!("gateway-{number}.log"));
         self.more_gateways.push(Server::start(&mut command, &log));
         number
@@ -98,7 +155,10 @@ impl Site {
         self.gateway.end();
         let address = self.gateway.ready().to_owned();
         let mut command = server(self.dir.path(), "gateway");
-        command.args(["--brick", &self.brick_address, "--listen", &address]);
+        for brick in self.bricks() {
+            command.args(["--brick", &brick]);
+        }
+        command.args(["--listen", &address]);
         self.gateway = Server::start(&mut command, &self.dir.path().join("gateway.log"));
     }
 
@@ -157,7 +217,7 @@ impl Site {
         serde_json::from_slice(&json).expect("stats are JSON")
     }
 
-    /// What the gateway tells of its brick.
+    /// What the gateway tells of its first brick.
     pub fn brick_stats(&self) -> BrickStats {
         self.stats().bricks.swap_remove(0)
     }
@@ -172,6 +232,33 @@ impl Site {
     /// Kills the brick as a crash would.
     pub fn kill_brick(&mut self) {
         self.brick.take().expect("the brick is up").kill();
+    }
+
+    /// Kills a brick by its number in the volume.
+    pub fn kill_brick_number(&mut self, number: usize) {
+        match number.checked_sub(1) {
+            None => self.kill_brick(),
+            Some(index) => self.more_bricks[index].server.take().expect("it is up").kill(),
+        }
+    }
+
+    /// Starts a brick again by its number in the volume, at its old address.
+    pub fn restart_brick_number(&mut self, number: usize) {
+        let Some(index) = number.checked_sub(1) else { return self.restart_brick() };
+        let part = &mut self.more_bricks[index];
+        assert!(part.server.is_none(), "the brick is up");
+        part.server = Some(start_brick(self.dir.path(), &part.export, &part.address));
+    }
+
+    /// Requests that the gateway sent to each brick so far, by verb, but those that keep its sessions.
+    pub fn requests_by_brick(&self) -> Vec<BTreeMap<String, u64>> {
+        let bricks = self.stats().bricks.into_iter();
+        let requests = bricks.map(|brick| {
+            let mut requests = brick.requests;
+            requests.retain(|verb, _| !["attach", "renew"].contains(&&verb[..]));
+            requests
+        });
+        requests.collect()
     }
 
     /// Starts the brick again, at its old address.

@@ -12,7 +12,7 @@
 //! or by the process where a brick may not know threads. Where more happens than the queue holds,
 //! everything counts as changed.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
@@ -20,6 +20,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock};
 use portcullis_core::Handle;
 use portcullis_core::entry::is_valid_name;
+use portcullis_core::volume::DirId;
 use portcullis_core::watch::Change;
 use rustix::io::{Errno, Result};
 use tokio::io::Interest;
@@ -59,6 +60,8 @@ pub(super) struct Fanotify {
     tells_threads: bool,
     hasher: RandomState,
     marked: Mutex<HashSet<u64>>,
+    /// The handles of marked copies of spread directories, by those that events tell.
+    copies: Mutex<HashMap<Handle, Handle>>,
     covered: Mutex<HashSet<u64>>,
     /// Held shared while marks are made, and alone while all are taken away.
     flushing: RwLock<()>,
@@ -78,6 +81,7 @@ impl Fanotify {
             tells_threads,
             hasher: RandomState::new(),
             marked: Mutex::default(),
+            copies: Mutex::default(),
             covered: Mutex::default(),
             flushing: RwLock::new(()),
             is_lost: Mutex::new(false),
@@ -99,6 +103,11 @@ impl Fanotify {
         let mask = if is_dir { DIR_MASK } else { FILE_MASK };
         let add = || {
             let _shared = self.flushing.read();
+            if DirId::of_handle(handle).is_some()
+                && let Some(told) = self.handles.handle_in_events(fd)
+            {
+                self.copies.lock().insert(told, *handle);
+            }
             mark(&self.group, libc::FAN_MARK_ADD, mask, fd)?;
             // Only now: whoever finds it there relies on the mark.
             self.marked.lock().insert(hash);
@@ -146,6 +155,7 @@ impl Fanotify {
     pub(super) fn flush(&self) {
         let _alone = self.flushing.write();
         self.covered.lock().clear();
+        self.copies.lock().clear();
         if std::mem::take(&mut *self.marked.lock()).is_empty() {
             return;
         }
@@ -178,7 +188,10 @@ impl Fanotify {
         if is_own {
             return;
         }
-        let handle = |raw: RawHandle<'_>| self.handles.of_kernel(raw.kind, raw.bytes);
+        let handle = |raw: RawHandle<'_>| {
+            let handle = self.handles.of_kernel(raw.kind, raw.bytes)?;
+            Some(self.copies.lock().get(&handle).copied().unwrap_or(handle))
+        };
         let mut add = |change: Change| {
             if !changes.contains(&change) {
                 changes.push(change);
@@ -205,6 +218,9 @@ impl Fanotify {
             if event.mask & libc::FAN_DELETE_SELF != 0 {
                 // The kernel has taken the mark away with the file.
                 self.marked.lock().remove(&self.hash(&target));
+                if DirId::of_handle(&target).is_some() {
+                    self.copies.lock().retain(|_, copy| *copy != target);
+                }
                 add(Change::Names { dir: target });
             }
             add(Change::Attr { handle: target });

@@ -15,7 +15,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::kernel::KernelHandle;
 use super::numbers::FileNumber;
-use super::{Directory, EDGE, Handles, KERNEL};
+use super::{Directory, EDGE, Handles, sealing};
 use crate::attr::{Stat, stat_name};
 
 /// The time that a file made from now on has for its birth, at the earliest.
@@ -28,18 +28,22 @@ pub(crate) fn birth_now() -> Timestamp {
 impl Handles {
     /// The entry `name`, a valid name, of a directory.
     pub(crate) fn entry(&self, dir: &Directory, name: &[u8]) -> Result<Entry, Errno> {
-        self.entry_with(dir, name, |_| {})
+        self.entry_with(dir, name, |_, _| {})
     }
 
-    /// The same; `before` is called with a descriptor of the file before that is examined.
+    /// The same; `before` is called with a descriptor of the file before that is examined, and with
+    /// its handle where that is known by then.
     pub(crate) fn entry_with(
         &self,
         dir: &Directory,
         name: &[u8],
-        before: impl FnOnce(BorrowedFd<'_>),
+        before: impl FnOnce(Option<&Handle>, BorrowedFd<'_>),
     ) -> Result<Entry, Errno> {
         let fd = self.export.open_name(dir.fd.as_fd(), name)?;
-        before(fd.as_fd());
+        if let Some(pointer) = self.pointer_of(fd.as_fd())? {
+            return Ok(self.pointer_entry(&pointer, |handle, fd| before(Some(handle), fd)));
+        }
+        before(None, fd.as_fd());
         let (stat, handle) = self.examine(fd.as_fd())?;
         let handle = match handle {
             Some(handle) => handle,
@@ -123,17 +127,29 @@ impl Handles {
 
     /// Notes that the file of `handle` is `name` in `dir` from now on.
     pub(crate) fn moved(&self, dir: &Directory, name: &[u8], handle: &Handle, kind: FileKind) {
-        if handle.as_bytes()[0] != KERNEL {
+        if !sealing::is_found_by_itself(handle.as_bytes()) {
             self.places.remember(handle, kind == FileKind::Directory, &dir.key, name);
         }
     }
 
     /// A directory of the brick's own in the root, which is never told to anybody.
     pub(crate) fn own_directory(&self, fd: OwnedFd, name: &[u8]) -> Result<Directory, Errno> {
+        self.own_directory_in(None, fd, name)
+    }
+
+    /// The same in another such directory, or in the root.
+    pub(crate) fn own_directory_in(
+        &self,
+        parent: Option<&Directory>,
+        fd: OwnedFd,
+        name: &[u8],
+    ) -> Result<Directory, Errno> {
         let (stat, handle) = self.examine(fd.as_fd())?;
         let handle = handle.filter(|_| stat.kind() == FileKind::Directory).ok_or(Errno::NOTDIR)?;
-        if handle.as_bytes()[0] != KERNEL {
-            self.places.remember(&handle, true, &self.root.as_bytes().into(), name);
+        if !sealing::is_found_by_itself(handle.as_bytes()) {
+            let root = || self.root.as_bytes().into();
+            let parent = parent.map_or_else(root, |parent| parent.key.clone());
+            self.places.remember(&handle, true, &parent, name);
         }
         Ok(Directory { fd, handle, key: handle.as_bytes().into() })
     }
@@ -149,7 +165,7 @@ impl Handles {
     }
 
     fn seal_edge(&self, parts: &[&[u8]]) -> Result<Handle, Errno> {
-        self.key.seal(&[&[EDGE], &self.key.digest(parts)]).ok_or(Errno::OVERFLOW)
+        self.seal(&[&[EDGE], &self.key.digest(parts)])
     }
 
     fn found(
@@ -162,7 +178,7 @@ impl Handles {
     ) -> Entry {
         let kind = stat.kind();
         self.moved(dir, name, &handle, kind);
-        Entry { handle, attr: Some(stat.attr()), kind, target }
+        Entry { handle, attr: Some(self.told(&handle, stat.attr())), kind, target }
     }
 }
 

@@ -13,8 +13,7 @@ use rustix::io::Errno;
 use super::choice::Method;
 use super::kernel::KernelHandle;
 use super::numbers::{FileNumber, Inode, Moment};
-use super::tag::TagKey;
-use super::{Handles, KERNEL, NUMBERED, PLACED, PLACED_BY_STAT};
+use super::{Handles, KERNEL, NUMBERED, PLACED, PLACED_BY_STAT, sealing};
 use crate::attr::{Stat, stat, stat_synced};
 
 /// How often a file is examined again because its inode became free meanwhile.
@@ -40,7 +39,7 @@ impl Handles {
     pub(crate) fn handle_of(&self, fd: BorrowedFd<'_>, stat: &Stat) -> Result<Handle, Errno> {
         let kernel = self.kernel_handle(fd)?;
         if is_lasting(kernel.as_ref(), stat) {
-            return seal(&self.key, self.method, kernel, stat);
+            return self.seal_own(kernel, stat);
         }
         self.examine(fd)?.1.ok_or(Errno::XDEV)
     }
@@ -54,7 +53,7 @@ impl Handles {
         since: Moment,
     ) -> Result<Option<Handle>, Errno> {
         if is_lasting(kernel.as_ref(), stat) {
-            return seal(&self.key, self.method, kernel, stat).map(Some);
+            return self.seal_own(kernel, stat).map(Some);
         }
         let inode = Inode::of(stat);
         let number = if stat.nlink() == 0 && self.export.counts_links() {
@@ -73,7 +72,7 @@ impl Handles {
             Method::Map(_) => PLACED,
             Method::MapByStat => return None,
         };
-        self.key.seal(&[&[first], kernel.as_bytes()])
+        self.seal(&[&[first], kernel.as_bytes()]).ok()
     }
 
     /// The number by which a handle identifies its file, `None` where it is by something else.
@@ -146,11 +145,15 @@ impl Handles {
         removed
     }
 
-    fn kernel_handle(&self, fd: BorrowedFd<'_>) -> Result<Option<KernelHandle>, Errno> {
+    pub(super) fn kernel_handle(&self, fd: BorrowedFd<'_>) -> Result<Option<KernelHandle>, Errno> {
         match self.method {
             Method::Kernel(_) | Method::Map(_) => KernelHandle::of(fd),
             Method::MapByStat => Ok(None),
         }
+    }
+
+    fn seal_own(&self, kernel: Option<KernelHandle>, stat: &Stat) -> Result<Handle, Errno> {
+        seal_own_by(|parts| self.seal(parts), self.method, kernel, stat)
     }
 
     /// The body: kind of handle, whether it is a directory, device, inode number, number.
@@ -158,14 +161,14 @@ impl Handles {
         let Inode { dev, ino, is_dir } = inode;
         let words = [dev, ino, number.get()].map(u64::to_le_bytes);
         let parts = [&[NUMBERED, u8::from(is_dir)][..], words.as_flattened()];
-        self.key.seal(&parts).ok_or(Errno::OVERFLOW)
+        self.seal(&parts)
     }
 
     fn numbered(&self, handle: &Handle) -> Option<(Inode, FileNumber)> {
-        if handle.as_bytes().first() != Some(&NUMBERED) {
+        if sealing::kind(handle) != Some(NUMBERED) {
             return None;
         }
-        let &[_, is_dir, ref words @ ..] = self.key.unseal(handle)? else { return None };
+        let &[_, is_dir, ref words @ ..] = self.unseal(handle).ok()? else { return None };
         let (&[dev, ino, number], []) = words.as_chunks() else { return None };
         let [dev, ino, number] = [dev, ino, number].map(u64::from_le_bytes);
         Some((Inode { dev, ino, is_dir: is_dir != 0 }, FileNumber::new(number)?))
@@ -177,20 +180,19 @@ fn is_lasting(kernel: Option<&KernelHandle>, stat: &Stat) -> bool {
     kernel.is_some() || stat.birth() != Timestamp::default()
 }
 
-/// The handle of a file by what is its own; of the root whatever there is of that, since another
-/// root is another export.
-pub(super) fn seal(
-    key: &TagKey,
+/// Seals the handle of a file by what is its own; of the root whatever there is of that, since
+/// another root is another export.
+pub(super) fn seal_own_by(
+    seal: impl FnOnce(&[&[u8]]) -> Result<Handle, Errno>,
     method: Method,
     kernel: Option<KernelHandle>,
     stat: &Stat,
 ) -> Result<Handle, Errno> {
-    let handle = match (kernel, method) {
-        (Some(handle), Method::Kernel(_)) => key.seal(&[&[KERNEL], handle.as_bytes()]),
-        (Some(handle), _) => key.seal(&[&[PLACED], handle.as_bytes()]),
-        (None, _) => key.seal(&[&[PLACED_BY_STAT], &identity_by_stat(stat)]),
-    };
-    handle.ok_or(Errno::OVERFLOW)
+    match (kernel, method) {
+        (Some(handle), Method::Kernel(_)) => seal(&[&[KERNEL], handle.as_bytes()]),
+        (Some(handle), _) => seal(&[&[PLACED], handle.as_bytes()]),
+        (None, _) => seal(&[&[PLACED_BY_STAT], &identity_by_stat(stat)]),
+    }
 }
 
 /// Device, inode number and birth time.

@@ -23,6 +23,10 @@
 //! Two sorts of entry have no identity of their own here and get an **edge** handle, which stands
 //! for a name in a directory: mount points, where the export ends, and names whose file cannot be
 //! examined. An edge tells attributes where there are some, and opens nothing.
+//!
+//! A brick that is a member of a volume ([`crate::volume`]) gives out handles that are unique in the
+//! volume: those of any member but the first begin with its number ([`sealing`]), and a directory
+//! that is spread over the members has the same handle on all of them ([`spread`]).
 
 mod choice;
 mod descriptors;
@@ -31,10 +35,12 @@ mod identity;
 mod kernel;
 mod numbers;
 mod places;
+mod sealing;
+mod spread;
 mod tag;
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use portcullis_core::{Entry, FileKind, Handle, Status};
 use portcullis_wire::message::Failure;
@@ -45,10 +51,11 @@ use crate::error::{BrickError, failure};
 use crate::export::Export;
 use choice::Method;
 use descriptors::Descriptors;
-use identity::{identity_by_stat, seal};
+use identity::{identity_by_stat, seal_own_by};
 use kernel::KernelHandle;
 use numbers::Numbers;
 use places::Places;
+use spread::Joined;
 use tag::TagKey;
 
 pub use choice::HandleChoice;
@@ -71,7 +78,10 @@ pub(crate) struct Handles {
     export: Export,
     method: Method,
     key: TagKey,
+    /// The handle of the root where the brick is no member of a volume.
     root: Handle,
+    /// Which part of a volume this is, where it is one.
+    joined: OnceLock<Joined>,
     numbers: Numbers,
     places: Places,
     descriptors: Descriptors,
@@ -117,10 +127,11 @@ impl Handles {
         };
         let (_, fsid) = export.file_system().map_err(failed)?;
         let key = TagKey::derive(secret, &[&fsid.to_le_bytes(), identity].concat());
-        let root = seal(&key, method, kernel, export.stat()).map_err(failed)?;
+        let seal = |parts: &[&[u8]]| key.seal(parts).ok_or(Errno::OVERFLOW);
+        let root = seal_own_by(seal, method, kernel, export.stat()).map_err(failed)?;
         let (numbers, places) = (Numbers::default(), Places::default());
-        let descriptors = Descriptors::default();
-        Ok(Self { method, key, root, numbers, places, descriptors, export })
+        let (descriptors, joined) = (Descriptors::default(), OnceLock::new());
+        Ok(Self { method, key, root, joined, numbers, places, descriptors, export })
     }
 
     /// The export.
@@ -135,12 +146,12 @@ impl Handles {
 
     /// The handle of the root.
     pub(crate) fn root(&self) -> &Handle {
-        &self.root
+        self.joined.get().map_or(&self.root, |joined| &joined.root)
     }
 
     /// Whether a handle stands for a name whose file is not of this export, or not to be examined.
     pub(crate) fn is_edge(handle: &Handle) -> bool {
-        handle.as_bytes().first() == Some(&EDGE)
+        sealing::kind(handle) == Some(EDGE)
     }
 
     /// The root directory.
@@ -149,15 +160,22 @@ impl Handles {
             let detail = "the exported directory was removed; start the brick on another";
             return Err(Failure::new(Status::Stale, detail));
         }
-        let stat = self.object(&self.root)?.stat;
+        let stat = self.object(self.root())?.stat;
         let attr = Some(stat.attr());
-        Ok(Entry { handle: self.root, attr, kind: stat.kind(), target: None })
+        Ok(Entry { handle: *self.root(), attr, kind: stat.kind(), target: None })
     }
 
     /// The file of a handle.
     pub(crate) fn object(&self, handle: &Handle) -> Result<Object, Failure> {
+        if let Some(spread) = self.spread(handle) {
+            return spread;
+        }
         let body = self.unseal(handle)?;
-        if *handle == self.root {
+        if *handle == self.root && self.root() != handle {
+            let detail = "the root is spread over several bricks by now";
+            return Err(Failure::new(Status::Stale, detail));
+        }
+        if handle == self.root() {
             let fd = self.export.open_root().map_err(failure)?;
             return Ok(Object { stat: stat(fd.as_fd()).map_err(failure)?, fd });
         }
@@ -192,19 +210,11 @@ impl Handles {
 
     /// The stat of the file of a handle, edges included.
     pub(crate) fn stat(&self, handle: &Handle) -> Result<Stat, Failure> {
-        match self.unseal(handle)?[0] {
-            EDGE => self.edge(handle),
-            _ => self.object(handle).map(|object| object.stat),
+        if Self::is_edge(handle) {
+            self.unseal(handle)?;
+            return self.edge(handle);
         }
-    }
-
-    fn unseal<'a>(&self, handle: &'a Handle) -> Result<&'a [u8], Failure> {
-        self.key.unseal(handle).filter(|body| !body.is_empty()).ok_or_else(|| {
-            Failure::new(
-                Status::BadHandle,
-                "forged, or made for another export or by another identity; look the file up again",
-            )
-        })
+        self.object(handle).map(|object| object.stat)
     }
 
     fn object_by_kernel(&self, identity: &[u8]) -> Result<Object, Failure> {
@@ -224,10 +234,17 @@ impl Handles {
 
     fn object_by_place(&self, handle: &Handle) -> Result<Object, Failure> {
         let root = self.root.as_bytes();
-        let is_anchor = |bytes: &[u8]| bytes == root || bytes.first() == Some(&KERNEL);
+        let told_root = self.root().as_bytes();
+        let is_anchor = |bytes: &[u8]| {
+            bytes == root || bytes == told_root || sealing::is_found_by_itself(bytes)
+        };
         let (anchor, names) = self.places.path(handle, is_anchor).ok_or(Status::Stale)?;
-        let anchor = self.object(&anchor)?;
-        let fd = self.export.open_path(anchor.fd.as_fd(), &names).map_err(|error| match error {
+        let anchor = if anchor == self.root {
+            self.export.open_root().map_err(failure)?
+        } else {
+            self.object(&anchor)?.fd
+        };
+        let fd = self.export.open_path(anchor.as_fd(), &names).map_err(|error| match error {
             Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV => Status::Stale.into(),
             _ => failure(error),
         })?;
@@ -258,7 +275,7 @@ impl Handles {
     /// A file was opened: it is found as long as the descriptor is there, whatever becomes of its
     /// name.
     pub(crate) fn opened(&self, handle: &Handle, fd: &Arc<OwnedFd>) {
-        if handle.as_bytes().first() != Some(&KERNEL) {
+        if sealing::kind(handle) != Some(KERNEL) {
             self.descriptors.opened(handle, fd);
         }
     }

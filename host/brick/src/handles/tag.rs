@@ -36,8 +36,14 @@ impl TagKey {
     /// The handle whose body is `parts`, one after the other; `None` where that is over
     /// [`BODY_LEN_MAX`].
     pub(crate) fn seal(&self, parts: &[&[u8]]) -> Option<Handle> {
+        self.seal_after(&[], parts)
+    }
+
+    /// The same with `first` before the parts.
+    pub(crate) fn seal_after(&self, first: &[u8], parts: &[&[u8]]) -> Option<Handle> {
         let mut bytes = [0; HANDLE_LEN_MAX];
-        let mut len = 0;
+        let mut len = first.len();
+        bytes.get_mut(..len)?.copy_from_slice(first);
         for part in parts {
             bytes.get_mut(len..len + part.len())?.copy_from_slice(part);
             len += part.len();
@@ -64,7 +70,8 @@ impl TagKey {
         hasher.finish128().as_bytes()
     }
 
-    fn tag(&self, body: &[u8]) -> u64 {
+    /// The tag of any bytes.
+    pub(crate) fn tag(&self, body: &[u8]) -> u64 {
         SipHasher24::new_with_key(&self.0).hash(body)
     }
 }

@@ -136,6 +136,7 @@ impl Mutator {
         }
         let fd = as_caller(caller, || self.open_file(path.as_fd(), passed)).map_err(failure)?;
         let attr = stat(fd.as_fd()).map_err(failure)?.attr();
+        let attr = self.handles.told(&entry.handle, attr);
         Ok((Entry { attr: Some(attr), ..entry }, self.as_opened(fd, held, attr)))
     }
 

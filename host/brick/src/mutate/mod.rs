@@ -72,7 +72,7 @@ impl Mutator {
     }
 
     /// What is answered where an operation on a name of `dir` failed.
-    fn failed_in(&self, dir: &Directory, error: Errno) -> Failure {
+    pub(crate) fn failed_in(&self, dir: &Directory, error: Errno) -> Failure {
         match error {
             Errno::NOENT if self.handles.export().is_removed(dir.fd.as_fd()) => {
                 Status::Stale.into()

@@ -222,7 +222,11 @@ impl Mutator {
     }
 
     /// Takes a name from `victim`, and keeps it where it is held.
-    fn removing(&self, victim: &Entry, remove: impl FnOnce() -> IoResult<()>) -> IoResult<()> {
+    pub(crate) fn removing(
+        &self,
+        victim: &Entry,
+        remove: impl FnOnce() -> IoResult<()>,
+    ) -> IoResult<()> {
         if victim.kind != FileKind::Regular {
             return self.handles.removing(&victim.handle, remove);
         }

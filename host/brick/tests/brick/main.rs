@@ -14,3 +14,4 @@ mod mutations;
 mod odd_trees;
 mod requests;
 mod support;
+mod volume;

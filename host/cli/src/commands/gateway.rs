@@ -1,4 +1,4 @@
-//! `portcullis gateway`: the cache between clients and a brick.
+//! `portcullis gateway`: the cache between clients and bricks.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,10 +12,11 @@ use crate::error::CliError;
 use crate::server::{Stop, print_ready, resolve};
 use crate::units::{parse_duration, parse_size};
 
-/// Serve clients from a cache in front of a brick
+/// Serve clients from a cache in front of one or more bricks
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Address of the brick, which need not be there yet
+    /// Address of a brick, which need not be there yet; once for each brick of the volume, always in
+    /// the same order, new ones last
     #[arg(long, value_name = "HOST:PORT", required = true)]
     brick: Vec<String>,
     /// Where to listen; port 0 for any
@@ -39,7 +40,7 @@ pub(crate) struct Arguments {
     /// How old an answer from the cache may be [default: 60s]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     max_age: Option<Duration>,
-    /// How long the brick may take to answer [default: 10s]
+    /// How long a brick may take to answer [default: 10s]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     brick_timeout: Option<Duration>,
 }

@@ -141,8 +141,8 @@ async fn a_configuration_that_cannot_work_is_refused_clearly() {
         change(&mut config);
         Gateway::bind(config, &identity).err().expect("refused")
     };
-    let two = refused(&|config| config.bricks.push(any_port()));
-    assert!(two.to_string().contains("exactly one brick"), "{two}");
+    let twice = refused(&|config| config.bricks.push(any_port()));
+    assert!(twice.to_string().contains("given twice"), "{twice}");
     let none = refused(&|config| config.bricks.clear());
     assert!(matches!(none, GatewayError::Bricks { count: 0 }), "{none}");
     let small = refused(&|config| config.cache_bytes = 1000);

@@ -2,6 +2,7 @@
 //!
 //! - [`mutation`]: what changes files, and travels in [`Request::Mutate`].
 //! - [`lock`], [`caller`]: whose lock, and on whose behalf.
+//! - [`member`]: which part of a volume a brick is.
 //! - [`reply`]: the answers, and how a request fails.
 //! - [`verb`]: the name of each request.
 //!
@@ -9,6 +10,7 @@
 
 pub mod caller;
 pub mod lock;
+pub mod member;
 pub mod mutation;
 pub mod reply;
 pub mod verb;
@@ -19,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 pub use caller::Caller;
 pub use lock::{Lock, LockKind, LockOwner, LockSort};
+pub use member::Membership;
 pub use mutation::{Mutated, Mutation, SetAttr, SetTime};
 pub use reply::{Failure, Notices, Reply, Statfs};
 pub use verb::Verb;
@@ -180,6 +183,21 @@ pub enum Request {
         /// Ids from [`Reply::Opened`] on this connection, at most `RELEASES_MAX`.
         files: Vec<u64>,
     },
+    /// A gateway of several bricks tells a brick which of them it is, before it attaches. Answer:
+    /// [`Reply::Joined`]; `InvalidArgument` where the brick is another one, or of another volume.
+    Join {
+        /// Which one it is; `None` only asks.
+        membership: Option<Membership>,
+    },
+    /// The attributes, and targets of symbolic links, of files that pointers lead to. Answer:
+    /// [`Reply::Entries`], in the same order.
+    Getattrs {
+        /// Files and directories of this brick, at most `GETATTRS_MAX`.
+        handles: Vec<Handle>,
+    },
+    /// The transactions that a brick has a part of and that are not through, whoever leads them.
+    /// Answer: [`Reply::Unfinished`].
+    Unfinished,
 }
 
 impl Request {
@@ -208,6 +226,9 @@ impl Request {
             Request::Mutate { mutation, .. } => mutation.verb(),
             Request::Stats => Verb::Stats,
             Request::ReleaseMany { .. } => Verb::Release,
+            Request::Join { .. } => Verb::Join,
+            Request::Getattrs { .. } => Verb::Getattrs,
+            Request::Unfinished => Verb::Unfinished,
         }
     }
 

@@ -1,6 +1,7 @@
 //! What changes files. Every mutation is answered by [`Reply::Mutated`](super::Reply::Mutated),
 //! with what came of it and everything that it made untrue.
 
+use portcullis_core::volume::{Ask, Change, Told};
 use portcullis_core::{Attr, Entry, Handle, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -171,6 +172,12 @@ pub enum Mutation {
         /// How much.
         len_bytes: u64,
     },
+    /// A part of a change that concerns several members of a volume. Gives [`Mutated::Told`]. From
+    /// gateways to bricks only.
+    Volume(Ask),
+    /// Changes nothing: the answer to the operation of this number is told again, if it was ever
+    /// asked here ([`Mutated::NotAsked`] if not), as where it is asked again.
+    Recall,
 }
 
 /// Attributes to set; what is `None` stays.
@@ -222,6 +229,10 @@ pub enum Mutated {
         /// Bytes.
         len_bytes: u64,
     },
+    /// What came of an [`Ask`].
+    Told(Told),
+    /// This brick was never asked the operation that is to be recalled.
+    NotAsked,
 }
 
 impl Mutation {
@@ -243,6 +254,8 @@ impl Mutation {
             Mutation::Write { .. } => Verb::Write,
             Mutation::Fallocate { .. } => Verb::Fallocate,
             Mutation::CopyFileRange { .. } => Verb::CopyFileRange,
+            Mutation::Volume(ask) => verb_of(ask),
+            Mutation::Recall => Verb::Recall,
         }
     }
 
@@ -259,6 +272,7 @@ impl Mutation {
             Mutation::Rename { dir, new_dir, .. } => {
                 [Some(*dir), Some(*new_dir).filter(|new_dir| new_dir != dir)]
             }
+            Mutation::Volume(ask) => dirs_of(ask),
             _ => [None, None],
         }
     }
@@ -282,7 +296,13 @@ impl Mutation {
             // Inserting or collapsing a range moves what follows it.
             Mutation::Fallocate { mode, .. } => *mode & (COLLAPSE_RANGE | INSERT_RANGE) == 0,
             Mutation::Setxattr { flags, .. } => *flags == 0,
-            Mutation::Tmpfile { .. }
+            // The others are told what they were told when they were asked first.
+            Mutation::Volume(ask) => !matches!(
+                ask,
+                Ask::Mkdir { .. } | Ask::Unlink { .. } | Ask::Rmdir { .. } | Ask::Rename { .. }
+            ),
+            Mutation::Recall
+            | Mutation::Tmpfile { .. }
             | Mutation::Mkdir { .. }
             | Mutation::Mknod { .. }
             | Mutation::Symlink { .. }
@@ -292,6 +312,35 @@ impl Mutation {
             | Mutation::Rename { .. }
             | Mutation::Removexattr { .. } => false,
         }
+    }
+}
+
+/// The verb of a part of a change: that of the system call where it may be all of it.
+const fn verb_of(ask: &Ask) -> Verb {
+    match ask {
+        Ask::Mkdir { .. } => Verb::Mkdir,
+        Ask::Unlink { .. } => Verb::Unlink,
+        Ask::Rmdir { .. } => Verb::Rmdir,
+        Ask::Rename { .. } => Verb::Rename,
+        _ => Verb::Volume,
+    }
+}
+
+/// The directories whose names a part of a change changes, or whose times.
+fn dirs_of(ask: &Ask) -> [Option<Handle>; 2] {
+    match ask {
+        Ask::Mkdir { place, .. } | Ask::Unlink { place, .. } | Ask::Rmdir { place } => {
+            [Some(place.dir), None]
+        }
+        Ask::Rename { from, to, .. }
+        | Ask::Commit { change: Change::Move { from, to, .. }, .. } => {
+            [Some(from.dir), Some(to.dir).filter(|dir| *dir != from.dir)]
+        }
+        Ask::Commit { change: Change::Place { place, .. } | Change::Remove { place }, .. } => {
+            [Some(place.dir), None]
+        }
+        Ask::Touch { id } => [Some(id.handle()), None],
+        _ => [None, None],
     }
 }
 

@@ -1,10 +1,12 @@
 //! The answers, and how a request fails.
 
+use portcullis_core::volume::Unfinished;
 use portcullis_core::watch::Change;
 use portcullis_core::{Attr, Entry, Handle, Status};
 use serde::{Deserialize, Serialize};
 
 use super::lock::Lock;
+use super::member::Membership;
 use super::mutation::Mutated;
 use crate::stats::GatewayStats;
 
@@ -70,6 +72,23 @@ pub enum Reply {
     },
     /// A gateway's account of itself.
     Stats(Box<GatewayStats>),
+    /// Which part of a volume the brick is.
+    Joined {
+        /// `None` where it is no part of any.
+        membership: Option<Membership>,
+        /// Whether there is anything in its root directory.
+        has_files: bool,
+    },
+    /// What the handles of a `Getattrs` stand for, in its order; `None` where that is gone.
+    Entries(Vec<Option<Entry>>),
+    /// Transactions that are not through, at most `UNFINISHED_TOLD_MAX`; those that are left out are
+    /// told when these are through.
+    Unfinished {
+        /// Those that nobody leads any more: the session is over, or of an earlier life of the brick.
+        orphans: Vec<Unfinished>,
+        /// Those that were led last by a session that goes on.
+        led: Vec<Unfinished>,
+    },
 }
 
 /// How a brick notices changes that were not made through it.

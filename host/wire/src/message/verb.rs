@@ -60,4 +60,9 @@ verbs! {
     Fallocate = "fallocate",
     CopyFileRange = "copy_file_range",
     Stats = "stats",
+    Join = "join",
+    Getattrs = "getattrs",
+    Unfinished = "unfinished",
+    Volume = "volume",
+    Recall = "recall",
 }

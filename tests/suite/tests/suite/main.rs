@@ -30,3 +30,4 @@ mod replay;
 mod retries;
 mod staleness;
 mod trees;
+mod volumes;

@@ -1,0 +1,52 @@
+//! Faults that a member could have. Each is found by some seed, or the simulation is blind to it.
+
+/// A fault to be found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Plant {
+    /// A name that is about to leave is not held once the session that asked has ended.
+    LeaveEndsWithSession,
+    /// What is prepared does not outlive a restart.
+    PreparedInMemory,
+    /// A commit does not look whether its name is held.
+    CommitWithoutHold,
+    /// Who asks how a transaction ended does not end its hold.
+    SettleKeepsHold,
+    /// An intent does not hold the name it came with.
+    IntentHoldsNothing,
+    /// A seal leaves tickets for copies good.
+    SealKeepsTickets,
+    /// A home does not note who gets a copy.
+    EnlistForgets,
+    /// A copy takes any attributes that it is given.
+    SetCopyAnyVersion,
+    /// An intent to refresh is forgotten though the attributes have changed since.
+    ForgetAnyVersion,
+    /// A change of attributes needs no intent.
+    SetattrWithoutMark,
+    /// A parent is told while it is about to change.
+    ParentAtOnce,
+    /// Creates do not mind seals.
+    SealsIgnored,
+    /// A sealed copy may have names.
+    SealsFull,
+    /// A hidden name is not removed.
+    BodyStays,
+}
+
+/// All of them, each with the seed from which on it is looked for: most are rare.
+pub(crate) const PLANTS: &[(Plant, u64)] = &[
+    (Plant::LeaveEndsWithSession, 300),
+    (Plant::PreparedInMemory, 12),
+    (Plant::CommitWithoutHold, 3),
+    (Plant::SettleKeepsHold, 140),
+    (Plant::IntentHoldsNothing, 576),
+    (Plant::SealKeepsTickets, 6855),
+    (Plant::EnlistForgets, 0),
+    (Plant::SetCopyAnyVersion, 14_168),
+    (Plant::ForgetAnyVersion, 5788),
+    (Plant::SetattrWithoutMark, 14_902),
+    (Plant::ParentAtOnce, 183),
+    (Plant::SealsIgnored, 7),
+    (Plant::SealsFull, 0),
+    (Plant::BodyStays, 0),
+];

@@ -9,6 +9,10 @@ use anyhow::Result;
 
 use crate::run;
 
+/// How the reason of a test ends that needs data which is not part of this project, and may not be
+/// copied into it: it may be skipped in CI too.
+const OUTSIDE: &str = " in PORTCULLIS_TRACES";
+
 /// Tests that are run again at most; if more fail, something is broken.
 const AGAIN_MAX: usize = 5;
 
@@ -102,7 +106,7 @@ impl Tally {
         let failed = self.broken.iter().map(|title| format!("failed: {title}"));
         let unsteady = self.unsteady.iter().map(|name| format!("unsteady: {name}"));
         let mut lines: Vec<String> = skipped.chain(unsteady).chain(failed).collect();
-        let bad_skip = all_must_run && !self.skipped.is_empty();
+        let bad_skip = all_must_run && self.skipped.iter().any(|name| !name.ends_with(OUTSIDE));
         if bad_skip {
             lines.push("failed: in CI no test may be skipped".to_owned());
         }
@@ -166,6 +170,14 @@ mod tests {
         let (lines, is_good) = tally.judge(true);
         assert_eq!((lines.len(), is_good), (3, false), "{lines:?}");
         assert_eq!(lines.last().map(String::as_str), Some("0 passed, 0 failed, 1 skipped"));
+    }
+
+    #[test]
+    fn a_test_without_data_from_outside_may_be_skipped() {
+        let skipped = "skipped: a: needs b in PORTCULLIS_TRACES\n";
+        let one = "test result: ok. 1 passed; 0 failed; 0 ignored\n";
+        assert!(tally(&format!("{skipped}{one}")).judge(true).1);
+        assert!(!tally(&format!("{skipped}skipped: c: d\n{one}")).judge(true).1);
     }
 
     #[test]

@@ -25,6 +25,7 @@ mod operations;
 mod outage;
 mod ownership;
 mod posix;
+mod prefetch;
 mod programs;
 mod replay;
 mod retries;

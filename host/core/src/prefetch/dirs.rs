@@ -95,12 +95,11 @@ impl Dirs {
         self.by_handle.clear();
     }
 
-    /// Those that were listed ahead and are not used, in the order of their ids.
-    pub(super) fn ready(&self) -> Vec<DirId> {
-        let is_ready = |dir: &Dir| matches!(dir.standing, Standing::Ready(_));
-        let ready = self.by_id.iter().filter(|(_, dir)| is_ready(dir));
-        let mut ready: Vec<_> = ready.map(|(&id, _)| id).collect();
-        ready.sort_unstable();
-        ready
+    /// Those that stand so, in the order of their ids.
+    pub(super) fn of_standing(&self, is_it: impl Fn(Standing) -> bool) -> Vec<DirId> {
+        let found = self.by_id.iter().filter(|(_, dir)| is_it(dir.standing));
+        let mut found: Vec<_> = found.map(|(&id, _)| id).collect();
+        found.sort_unstable();
+        found
     }
 }

@@ -226,8 +226,11 @@ impl Prefetcher {
 
     /// The client is gone: what is under way is cancelled, and the rest was in vain.
     pub fn close(&mut self) {
-        self.counters.cancelled += self.under_way as u64;
-        self.counters.wasted += self.dirs.ready().len() as u64;
+        // Those that the client came to meanwhile are counted.
+        let is_under_way = |standing| matches!(standing, Standing::UnderWay(_));
+        self.counters.cancelled += self.dirs.of_standing(is_under_way).len() as u64;
+        let is_ready = |standing| matches!(standing, Standing::Ready(_));
+        self.counters.wasted += self.dirs.of_standing(is_ready).len() as u64;
         (self.under_way, self.held) = (0, Held::default());
         self.dirs.clear();
         self.events.clear();
@@ -243,7 +246,8 @@ impl Prefetcher {
                     }
                 }
                 Change::All => {
-                    for id in self.dirs.ready() {
+                    let is_ready = |standing| matches!(standing, Standing::Ready(_));
+                    for id in self.dirs.of_standing(is_ready) {
                         self.waste(id, Loss::Invalidated);
                     }
                 }

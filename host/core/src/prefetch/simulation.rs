@@ -123,6 +123,8 @@ struct Host<'a> {
     begun: usize,
     most_under_way: usize,
     asked: usize,
+    /// What is begun ahead, and when, where that is of interest.
+    log: Option<Vec<(u64, usize)>>,
 }
 
 impl<'a> Host<'a> {
@@ -139,6 +141,7 @@ impl<'a> Host<'a> {
             begun: 0,
             most_under_way: 0,
             asked: 0,
+            log: None,
         }
     }
 
@@ -157,6 +160,8 @@ impl<'a> Host<'a> {
                         continue;
                     }
                     self.begun += 1;
+                    let now_ms = self.now_ms;
+                    self.log.iter_mut().for_each(|log| log.push((now_ms, dir)));
                     let ends_ms = self.now_ms + self.trip_ms();
                     self.under_way.insert((ends_ms, self.begun), dir);
                 }
@@ -219,6 +224,13 @@ impl<'a> Host<'a> {
                 self.prefetcher.ended(&of(dir));
             }
         }
+        self.take();
+    }
+
+    /// The client has its own listing of a directory.
+    fn answered(&mut self, dir: usize) {
+        self.tree.chunks(dir).iter().for_each(|chunk| self.prefetcher.told(&of(dir), chunk));
+        self.prefetcher.ended(&of(dir));
         self.take();
     }
 
@@ -444,7 +456,8 @@ fn of_a_client_that_leaves_all_is_accounted_for() {
     let tree = Tree::even(&[10, 10]);
     let mut host = Host::new(&tree, PrefetchChoice::Crawl, BUDGET);
     host.walk(&tree.in_depth()[..20]);
-    assert!(host.prefetcher.under_way() > 0);
+    let late = host.under_way.values().next().copied().expect("some are under way");
+    assert_eq!(host.prefetcher.entered(&of(late), false), Meeting::UnderWay);
     host.prefetcher.close();
     let counters = host.prefetcher.counters();
     assert_eq!((host.prefetcher.under_way(), host.prefetcher.known()), (0, 0));
@@ -452,4 +465,52 @@ fn of_a_client_that_leaves_all_is_accounted_for() {
         counters.used + counters.late + counters.cancelled + counters.wasted,
         counters.begun
     );
+}
+
+/// A gateway between the client and the tree: each tier goes ahead of the one before it.
+#[test]
+fn a_tier_goes_ahead_of_another_ones_prefetch() {
+    let tree = Tree::even(&[10, 10, 10]);
+    let mut near = Host::new(&tree, PrefetchChoice::Crawl, BUDGET);
+    // What the second tier is asked for, at which time, by the first.
+    let mut asked: Vec<(u64, usize)> = Vec::new();
+    let order = tree.in_depth();
+    for &dir in &order {
+        if !near.cached.contains(&dir) && !near.under_way.values().any(|other| *other == dir) {
+            asked.push((near.now_ms, dir));
+        }
+        near.log = Some(Vec::new());
+        near.enter(dir);
+        asked.extend(near.log.take().into_iter().flatten());
+    }
+    asked.sort_by_key(|&(at_ms, _)| at_ms);
+    assert_eq!(asked.len(), tree.len());
+    // It takes as long as the first to list a directory, and begins half a trip later.
+    let mut far = Host::new(&tree, PrefetchChoice::Crawl, BUDGET);
+    let mut own: BTreeMap<(u64, usize), usize> = BTreeMap::new();
+    for (number, &(at_ms, dir)) in asked.iter().enumerate() {
+        // Listings of its own that are over by now.
+        while let Some((&(ends_ms, other), &done)) = own.first_key_value() {
+            if ends_ms > at_ms {
+                break;
+            }
+            own.remove(&(ends_ms, other));
+            far.wait(ends_ms, None);
+            far.cached.insert(done);
+            far.answered(done);
+        }
+        far.wait(at_ms, None);
+        let is_cached = far.cached.contains(&dir);
+        let meeting = far.prefetcher.entered(&of(dir), is_cached);
+        far.take();
+        if is_cached {
+            far.answered(dir);
+        } else if meeting == Meeting::Alone {
+            own.insert((at_ms + TRIP_MS / 2, number), dir);
+        }
+    }
+    let counters = far.prefetcher.counters();
+    let gone_ahead = counters.used + counters.late;
+    assert!(gone_ahead > tree.len() as u64 / 2, "{counters:?}");
+    assert!(counters.wasted + counters.cancelled < tree.len() as u64 / 20, "{counters:?}");
 }

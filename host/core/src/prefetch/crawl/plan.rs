@@ -56,12 +56,17 @@ impl Plan {
         self.unlink(end(number));
     }
 
-    /// All directories, from where the walk is; looks at `places_max` places at most, of which each
-    /// directory has two.
-    pub(super) fn ahead(&self, places_max: usize) -> impl Iterator<Item = Number> + '_ {
+    /// All directories, from where the walk is or from the first; looks at `places_max` places at
+    /// most, of which each directory has two.
+    pub(super) fn ahead(
+        &self,
+        from_start: bool,
+        places_max: usize,
+    ) -> impl Iterator<Item = Number> + '_ {
+        let begin = if from_start { ENDS } else { self.cursor };
         let along = |place: &u32| Some(self.next[*place as usize]);
-        let is_round = |place: &u32| *place != self.cursor;
-        let rest = std::iter::successors(along(&self.cursor), along).take_while(is_round);
+        let is_round = move |place: &u32| *place != begin;
+        let rest = std::iter::successors(along(&begin), along).take_while(is_round);
         rest.take(places_max).filter(|place| place % 2 == 1).map(|place| place / 2)
     }
 
@@ -89,7 +94,7 @@ mod tests {
     #[test]
     fn listings_in_any_order_give_the_same_order() {
         let mut plan = Plan::new();
-        let ahead = |plan: &Plan| plan.ahead(100).collect::<Vec<_>>();
+        let ahead = |plan: &Plan| plan.ahead(false, 100).collect::<Vec<_>>();
         plan.add(None, 0);
         (1..4).for_each(|child| plan.add(Some(0), child));
         plan.enter(0);
@@ -100,11 +105,12 @@ mod tests {
         assert_eq!(ahead(&plan), [1, 5, 6, 2, 4, 3]);
         plan.enter(6);
         assert_eq!(ahead(&plan), [2, 4, 3, 0, 1, 5], "and round");
+        assert_eq!(plan.ahead(true, 100).collect::<Vec<_>>(), [0, 1, 5, 6, 2, 4, 3]);
         plan.remove(6);
         assert_eq!(ahead(&plan), [2, 4, 3, 0, 1, 5]);
         // A number that is used again.
         plan.add(Some(4), 6);
         assert_eq!(ahead(&plan), [2, 4, 6, 3, 0, 1, 5]);
-        assert_eq!(plan.ahead(5).count(), 3, "places, not directories");
+        assert_eq!(plan.ahead(false, 5).count(), 3, "places, not directories");
     }
 }

@@ -5,6 +5,10 @@
 //! no more than that for one step that fits the order. After one that does not, nothing more is
 //! wanted.
 //!
+//! A client that enters a directory before the listing of the last one is over does several things at
+//! once, as another prefetch engine does. Its steps come in about the order of the walk: what it left
+//! out is still to come, and comes first.
+//!
 //! What must hold: a directory leaves the walk once it was entered, its listing is over and its
 //! subtree is done, so what is kept is what is still to come and the way there.
 
@@ -13,11 +17,15 @@ use std::cmp::Ordering;
 use super::levels::Levels;
 use super::plan::{Number, Plan};
 use super::window::Window;
-use crate::limits::PREFETCH_WINDOW_DIRS_MAX;
+use crate::limits::{PREFETCH_WINDOW_DIRS_MAX, PREFETCH_WINDOW_DIRS_MIN};
 use crate::prefetch::{Answer, DirId, Entry, Loss};
 
 /// How sure the order can get: so many steps the other way turn it.
 const BREADTH_MAX: i8 = 4;
+/// How long a client is taken to do several things at once after it did, in steps: so many for each
+/// time, and at most.
+const PARALLEL_STEPS: u32 = 16;
+const PARALLEL_STEPS_MAX: u32 = 128;
 /// Places of the plan that are looked at in one look ahead.
 const LOOK_MAX: usize = 4 * PREFETCH_WINDOW_DIRS_MAX;
 
@@ -63,6 +71,8 @@ pub(super) struct Walk {
     ahead: usize,
     /// How many more may be wanted until the next step.
     credit: usize,
+    /// Above 0 where the client does several things at once.
+    parallel: u32,
     /// Above 0 where it goes in breadth.
     breadth: i8,
     /// Entered last.
@@ -82,6 +92,7 @@ impl Walk {
             window: Window::default(),
             ahead: 0,
             credit: 0,
+            parallel: 0,
             breadth: 0,
             last: None,
             last_entry: 0,
@@ -120,10 +131,13 @@ impl Walk {
         if state == State::Entered {
             return;
         }
+        self.note_parallel();
         match (state, entry) {
             (State::Wanted | State::Passed, Entry::Used | Entry::Late) => {
                 self.window.right(state == State::Passed);
-                self.pass(number);
+                if self.parallel == 0 {
+                    self.pass(number);
+                }
                 self.credit = self.window.len_dirs();
             }
             (State::Wanted, Entry::Missed) => self.window.wrong(1),
@@ -201,17 +215,22 @@ impl Walk {
         self.nodes.iter().flatten().map(|node| node.dir)
     }
 
-    /// Something was entered that was not wanted.
+    /// Something was entered that was not wanted. Of a client that does several things at once it is
+    /// in order where it is one of the next.
     fn missed(&mut self, number: Number) {
-        let mut first = None;
+        let near = match self.parallel {
+            0 => 1,
+            _ => self.window.len_dirs().max(PREFETCH_WINDOW_DIRS_MIN),
+        };
+        let (mut known, mut in_order) = (0, false);
         self.look_ahead(
-            |number, state| {
-                first = (state == State::Known).then_some(number);
-                first.is_none()
+            |other, state| {
+                known += usize::from(state == State::Known);
+                in_order = other == number;
+                !in_order && known < near
             },
             usize::MAX,
         );
-        let in_order = first == Some(number);
         if !self.window.is_open() {
             // The first directory of a walk is where anybody may begin.
             if self.node(number).is_some_and(|node| node.parent.is_some()) {
@@ -261,7 +280,21 @@ impl Walk {
         _ = if self.breadth > 0 {
             self.levels.ahead().take(LOOK_MAX).filter_map(with_state).filter(is_open).all(&mut each)
         } else {
-            self.plan.ahead(LOOK_MAX).filter_map(with_state).filter(is_open).all(&mut each)
+            let from_start = self.parallel > 0;
+            self.plan
+                .ahead(from_start, LOOK_MAX)
+                .filter_map(with_state)
+                .filter(is_open)
+                .all(&mut each)
+        };
+    }
+
+    /// Takes note of whether the client enters a directory before it is done with the last one.
+    fn note_parallel(&mut self) {
+        let last = self.last.and_then(|last| self.node(last));
+        self.parallel = match last {
+            Some(last) if !last.listed => (self.parallel + PARALLEL_STEPS).min(PARALLEL_STEPS_MAX),
+            _ => self.parallel.saturating_sub(1),
         };
     }
 

@@ -17,7 +17,7 @@ use std::cmp::Ordering;
 use super::levels::Levels;
 use super::plan::{Number, Plan};
 use super::window::Window;
-use crate::limits::{PREFETCH_WINDOW_DIRS_MAX, PREFETCH_WINDOW_DIRS_MIN};
+use crate::limits::PREFETCH_WINDOW_DIRS_MAX;
 use crate::prefetch::{Answer, DirId, Entry, Loss};
 
 /// How sure the order can get: so many steps the other way turn it.
@@ -220,7 +220,7 @@ impl Walk {
     fn missed(&mut self, number: Number) {
         let near = match self.parallel {
             0 => 1,
-            _ => self.window.len_dirs().max(PREFETCH_WINDOW_DIRS_MIN),
+            _ => PREFETCH_WINDOW_DIRS_MAX,
         };
         let (mut known, mut in_order) = (0, false);
         self.look_ahead(

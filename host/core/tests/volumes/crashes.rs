@@ -1,5 +1,5 @@
-//! Each operation, interrupted at each step: the gateway dies, a member restarts, a session ends, or two
-//! of these. Then another gateway brings to an end what it finds.
+//! Each operation, interrupted at each step: the gateway dies, a member restarts, a session ends,
+//! or two of these. Then another gateway brings to an end what it finds.
 
 use portcullis_core::Handle;
 use portcullis_core::volume::{DirId, MemberId, Operation, Place};

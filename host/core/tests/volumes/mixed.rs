@@ -31,7 +31,8 @@ struct Odds {
 }
 
 fn odds(rng: &mut fastrand::Rng) -> Odds {
-    // A quarter of the runs without faults, in which only what is done at once gets in each other's way.
+    // A quarter of the runs without faults, in which only what is done at once gets in each other's
+    // way.
     let faults = [0, 4, 12, 30][rng.usize(..4)];
     Odds {
         begin: 150,

@@ -214,6 +214,7 @@ fn fail(world: &mut World, fault: Fault) {
     }
 }
 
+/// S-VOLUME-6.
 #[test]
 fn an_operation_interrupted_at_any_step_is_brought_to_its_end() {
     let (mut runs, mut steps_max) = (0, 0);

@@ -258,6 +258,7 @@ fn seeds() -> std::ops::Range<u64> {
     }
 }
 
+/// S-VOLUME-6.
 #[test]
 fn whatever_happens_no_change_is_lost_and_no_name_is_there_twice() {
     let is_one = std::env::var_os("PORTCULLIS_SEED").is_some();

@@ -95,29 +95,8 @@ pub(crate) fn answer(tree: &Tree, asker: &Asker, request: Request) -> Result<Rep
                 member.map(|member| member.transactions().unfinished()).unwrap_or_default();
             Ok(Reply::Unfinished { orphans, led })
         }
-        Request::Getxattr { handle, name } => {
-            if is_own(&handle, &name) {
-                return Err(Status::NoAttribute.into());
-            }
-            let object = watcher::object(watcher, &tree.handles, &handle);
-            let object = object.map_err(|failure| match failure.status {
-                // `ls -l` asks each name, and knows what this answer means.
-                Status::CrossDevice => Status::NotSupported.into(),
-                _ => failure,
-            })?;
-            xattr::getxattr(object.fd.as_fd(), &name).map(Reply::Xattr)
-        }
-        Request::Listxattr { handle } => match watcher::object(watcher, &tree.handles, &handle) {
-            Ok(object) => {
-                let mut names = xattr::listxattr(object.fd.as_fd())?;
-                if DirId::of_handle(&handle).is_some() {
-                    names = without_own(&names);
-                }
-                Ok(Reply::Xattr(names))
-            }
-            Err(failure) if failure.status == Status::CrossDevice => Ok(Reply::Xattr(Vec::new())),
-            Err(failure) => Err(failure),
-        },
+        Request::Getxattr { handle, name } => getxattr(tree, watcher, &handle, &name),
+        Request::Listxattr { handle } => listxattr(tree, watcher, &handle),
         Request::Attach { .. }
         | Request::Join { .. }
         | Request::Renew
@@ -177,6 +156,38 @@ fn getattrs(tree: &Tree, watcher: Option<&Watcher>, handles: &[Handle]) -> Resul
         Err(failure) => Err(failure),
     };
     handles.iter().map(told).collect::<Result<_, Failure>>().map(Reply::Entries)
+}
+
+fn getxattr(
+    tree: &Tree,
+    watcher: Option<&Watcher>,
+    handle: &Handle,
+    name: &[u8],
+) -> Result<Reply, Failure> {
+    if is_own(handle, name) {
+        return Err(Status::NoAttribute.into());
+    }
+    let object = watcher::object(watcher, &tree.handles, handle);
+    let object = object.map_err(|failure| match failure.status {
+        // `ls -l` asks each name, and knows what this answer means.
+        Status::CrossDevice => Status::NotSupported.into(),
+        _ => failure,
+    })?;
+    xattr::getxattr(object.fd.as_fd(), name).map(Reply::Xattr)
+}
+
+fn listxattr(tree: &Tree, watcher: Option<&Watcher>, handle: &Handle) -> Result<Reply, Failure> {
+    match watcher::object(watcher, &tree.handles, handle) {
+        Ok(object) => {
+            let mut names = xattr::listxattr(object.fd.as_fd())?;
+            if DirId::of_handle(handle).is_some() {
+                names = without_own(&names);
+            }
+            Ok(Reply::Xattr(names))
+        }
+        Err(failure) if failure.status == Status::CrossDevice => Ok(Reply::Xattr(Vec::new())),
+        Err(failure) => Err(failure),
+    }
 }
 
 /// Whether the brick keeps an extended attribute for itself.

@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
-use portcullis_core::Status;
 use portcullis_core::cache::Learnt;
 use portcullis_core::replay::OpId;
-use portcullis_core::watch::Reading;
+use portcullis_core::watch::{Change, Reading};
+use portcullis_core::{FileKind, Status};
 use portcullis_wire::Reply;
 use portcullis_wire::message::{Caller, Failure, Mutated, Mutation};
 
@@ -99,6 +99,13 @@ impl Session {
     /// Watches what the client is told, and reads again what is missing or may be old.
     async fn settle_result(&self, result: &mut Mutated, reading: Reading, is_doubtful: bool) {
         self.watch_result(result, reading, is_doubtful).await;
+        if let Mutated::Entry(entry) = result
+            && entry.kind == FileKind::Directory
+        {
+            // Its home alone would tell of names in it: nobody may take it for empty later on.
+            let names = Change::Names { dir: entry.handle };
+            self.volume.tell(None, &[names]).await;
+        }
         if let Mutated::Entry(entry) = result
             && entry.attr.is_none()
         {

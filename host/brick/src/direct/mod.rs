@@ -139,6 +139,8 @@ impl Direct {
             Means::Fanotify(fanotify) => {
                 let has_more_names = entry.attr.is_some_and(|attr| attr.nlink > 1);
                 (entry.kind == FileKind::Directory || has_more_names)
+                    // What is not told of here is watched where it lies.
+                    && entry.attr.is_some()
                     && !Handles::is_edge(&entry.handle)
                     && !fanotify.is_marked(&entry.handle)
             }

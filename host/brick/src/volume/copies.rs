@@ -45,7 +45,7 @@ impl Copies {
         chmodat(dir, "new", Mode::from_raw_mode(0o777), AtFlags::empty())?;
         let left = clear(&new).inspect_err(|error| warn!(%error, "left-overs cannot be removed"));
         if left.is_ok_and(|left| left > 0) {
-            info!("directories that were just being made are removed");
+            info!("what was just being made is removed");
         }
         Ok(Self { shelves, new })
     }
@@ -193,7 +193,7 @@ pub(crate) fn like(home: BorrowedFd<'_>, version: u64) -> Result<CopyAttr> {
     })
 }
 
-/// Removes all directories in one that nobody uses; answers how many.
+/// Removes all that is in a directory that nobody uses; answers how much that was.
 fn clear(dir: &OwnedFd) -> Result<usize> {
     let list = rustix::fs::openat(
         dir,
@@ -211,11 +211,13 @@ fn clear(dir: &OwnedFd) -> Result<usize> {
         }
     }
     for name in &left {
-        if let Ok(inner) = open_dir(dir.as_fd(), name)
-            && unlinkat(dir, &name[..], AtFlags::REMOVEDIR) == Err(Errno::NOTEMPTY)
-        {
-            clear(&inner)?;
-            unlinkat(dir, &name[..], AtFlags::REMOVEDIR)?;
+        match open_dir(dir.as_fd(), name) {
+            Ok(inner) => {
+                clear(&inner)?;
+                unlinkat(dir, &name[..], AtFlags::REMOVEDIR)?;
+            }
+            Err(Errno::NOTDIR | Errno::LOOP) => unlinkat(dir, &name[..], AtFlags::empty())?,
+            Err(error) => return Err(error),
         }
     }
     Ok(left.len())

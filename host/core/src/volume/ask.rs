@@ -5,15 +5,15 @@
 //! - Each is one change at the member: done or not done, whatever happens to the member meanwhile.
 //!   What it does to the file system in several steps it notes first, and puts right at its start,
 //!   before it answers anybody.
-//! - Each may be asked again with the same transaction, and then changes nothing more. Those that are a
-//!   whole operation (`Mkdir`, `Unlink`, `Rmdir`, `Rename`, `Link`) are repeated by their number, as any
-//!   mutation is ([`replay`](crate::replay)).
+//! - Each may be asked again with the same transaction, and then changes nothing more. Those that
+//!   are a whole operation (`Mkdir`, `Unlink`, `Rmdir`, `Rename`, `Link`) are repeated by their
+//!   number, as any mutation is ([`replay`](crate::replay)).
 //! - Any may arrive late, when whoever asked is gone and others have gone on.
 //! - `Prepare`, `Commit` and `Finish` are on stable storage when they are answered.
 //! - A name is **held** by a transaction that has a hold of it, a [`Preparation::Leave`], or an
 //!   [`Intent`](super::Intent) with it. Who would change a held name waits, and is told `InUse`
-//!   after a while; the transaction itself does not wait, nor does anybody who only looks. Creates in
-//!   a directory that is sealed here wait likewise. Nothing is held while one waits.
+//!   after a while; the transaction itself does not wait, nor does anybody who only looks. Creates
+//!   in a directory that is sealed here wait likewise. Nothing is held while one waits.
 //! - Where it is on behalf of somebody (the caller in the request that carries it), it needs the
 //!   permissions that the system call needs.
 //! - A spread directory of which this member has no copy: [`Told::NoCopy`] from all that would make
@@ -34,8 +34,9 @@ use crate::status::Status;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ask {
     /// Makes a directory, whose home this member is since it arbitrates the name: its copy and the
-    /// pointer, in one. The copy remembers `place.dir` as its parent. Owner, group, set-group-id and
-    /// default ACL come out as mkdir(2) in the parent's copy would have it. Told: [`Told::Made`].
+    /// pointer, in one. The copy remembers `place.dir` as its parent. Owner, group, set-group-id
+    /// and default ACL come out as mkdir(2) in the parent's copy would have it. Told:
+    /// [`Told::Made`].
     Mkdir {
         /// The name.
         place: Place,
@@ -60,13 +61,13 @@ pub enum Ask {
         /// The name.
         place: Place,
     },
-    /// renameat2(2) where this member arbitrates both names and can do it alone: the record moves. A
-    /// pointer to a file that is replaced leaves an intent to remove the hidden name; two names of one
-    /// file are left as they are. [`Told::Elsewhere`], and nothing is changed, where a spread
-    /// directory would get another parent, or be replaced. `CrossDevice` where a body that is a
-    /// directory would get a parent that is a spread directory, or replace or be replaced by a
-    /// spread directory. With `RENAME_EXCHANGE`, `InvalidArgument` where a
-    /// spread directory would get another parent. Told: [`Told::Committed`], or [`Told::Elsewhere`].
+    /// renameat2(2) where this member arbitrates both names and can do it alone: the record moves.
+    /// A pointer to a file that is replaced leaves an intent to remove the hidden name; two names
+    /// of one file are left as they are. [`Told::Elsewhere`], and nothing is changed, where a
+    /// spread directory would get another parent, or be replaced. `CrossDevice` where a body that
+    /// is a directory would get a parent that is a spread directory, or replace or be replaced by a
+    /// spread directory. With `RENAME_EXCHANGE`, `InvalidArgument` where a spread directory would
+    /// get another parent. Told: [`Told::Committed`], or [`Told::Elsewhere`].
     Rename {
         /// The transaction, if it becomes one.
         tx: TxId,
@@ -87,9 +88,9 @@ pub enum Ask {
     },
     /// Holds a name that this member arbitrates, whether it is there or not, when nobody else holds
     /// it. In memory: it ends with the session of who asks, with `Commit`, `Finish`, `Abort` or
-    /// `Settle` of the transaction, and after [`HOLD_MS_MAX`](crate::limits::HOLD_MS_MAX). A session that has ended holds nothing, also where the request came before. The
-    /// directory must be there and not be sealed (wait). [`Purpose`] says what is checked. Told:
-    /// [`Told::Record`].
+    /// `Settle` of the transaction, and after [`HOLD_MS_MAX`](crate::limits::HOLD_MS_MAX). A
+    /// session that has ended holds nothing, also where the request came before. The directory must
+    /// be there and not be sealed (wait). [`Purpose`] says what is checked. Told: [`Told::Record`].
     Hold {
         /// The transaction.
         tx: TxId,
@@ -98,22 +99,22 @@ pub enum Ask {
         /// What for.
         purpose: Purpose,
     },
-    /// Holds the shape of the tree, when nobody else does; of member 0 only, by who moves a directory
-    /// to another parent. In memory, as [`Ask::Hold`]. It saves such moves from waiting for each
-    /// other in a circle, nothing more. Told: [`Told::Done`].
+    /// Holds the shape of the tree, when nobody else does; of member 0 only, by who moves a
+    /// directory to another parent. In memory, as [`Ask::Hold`]. It saves such moves from waiting
+    /// for each other in a circle, nothing more. Told: [`Told::Done`].
     HoldTree {
         /// The transaction.
         tx: TxId,
     },
     /// Promises a part of a transaction, to be done or undone as it is told later: see
-    /// [`Preparation`] for what each checks and keeps. [`Preparation::Leave`] needs the permission to
-    /// take the name, and waits where another transaction holds it. [`Preparation::Link`] needs what
-    /// link(2) needs of the file. [`Preparation::Seal`] waits for another transaction's; `NotEmpty`
-    /// where the copy has any entry; without a copy it is fine, and none can be made until it ends;
-    /// tickets for a copy are no longer good. At the home it is `Stale` where the directory is gone,
-    /// and tells who else has a copy. [`Preparation::Reparent`] waits for another transaction's, and
-    /// needs write permission to the directory. One that is promised already is told again. Told:
-    /// [`Told::Prepared`].
+    /// [`Preparation`] for what each checks and keeps. [`Preparation::Leave`] needs the permission
+    /// to take the name, and waits where another transaction holds it. [`Preparation::Link`] needs
+    /// what link(2) needs of the file. [`Preparation::Seal`] waits for another transaction's;
+    /// `NotEmpty` where the copy has any entry; without a copy it is fine, and none can be made
+    /// until it ends; tickets for a copy are no longer good. At the home it is `Stale` where the
+    /// directory is gone, and tells who else has a copy. [`Preparation::Reparent`] waits for
+    /// another transaction's, and needs write permission to the directory. One that is promised
+    /// already is told again. Told: [`Told::Prepared`].
     Prepare {
         /// The transaction.
         tx: TxId,
@@ -125,9 +126,10 @@ pub enum Ask {
     /// Commits a transaction by a change here, which leaves an intent in one with it. Told
     /// [`Told::NotHeld`], and nothing is changed, where the transaction does not hold every name of
     /// the change here, and is not committed either. Waits where a directory that gets a name is
-    /// sealed by another transaction; [`Told::NoCopy`] where it has gone meanwhile. The holds of the
-    /// transaction here end; where a member has to finish something, the intent holds the names. Told:
-    /// [`Told::Committed`], with the duties of the intent; again the same where it is asked again.
+    /// sealed by another transaction; [`Told::NoCopy`] where it has gone meanwhile. The holds of
+    /// the transaction here end; where a member has to finish something, the intent holds the
+    /// names. Told: [`Told::Committed`], with the duties of the intent; again the same where it is
+    /// asked again.
     Commit {
         /// The transaction.
         tx: TxId,
@@ -136,8 +138,8 @@ pub enum Ask {
         /// Members that have prepared something.
         prepared: MemberSet,
     },
-    /// Does what was promised, and ends the promise; lets go of what the transaction holds here. Told:
-    /// [`Told::Done`], also where nothing was promised or it was done before.
+    /// Does what was promised, and ends the promise; lets go of what the transaction holds here.
+    /// Told: [`Told::Done`], also where nothing was promised or it was done before.
     Finish {
         /// The transaction, known to be committed.
         tx: TxId,
@@ -175,15 +177,15 @@ pub enum Ask {
         /// The directory, not the root.
         id: DirId,
     },
-    /// Begins to make a copy of a directory; waits while it is sealed here. Told: [`Told::Ticket`], or [`Told::Done`] where there is
-    /// a copy. Tickets are in memory; one is no longer good when the directory is sealed here, or
-    /// [`Ask::SetCopy`] came.
+    /// Begins to make a copy of a directory; waits while it is sealed here. Told: [`Told::Ticket`],
+    /// or [`Told::Done`] where there is a copy. Tickets are in memory; one is no longer good when
+    /// the directory is sealed here, or [`Ask::SetCopy`] came.
     ExpectCopy {
         /// The directory, not the root.
         id: DirId,
     },
-    /// The home notes, on disk, that a member has a copy, and tells what it is to be like. Waits while
-    /// the directory is sealed; `Stale` where it is gone. Told: [`Told::Copy`].
+    /// The home notes, on disk, that a member has a copy, and tells what it is to be like. Waits
+    /// while the directory is sealed; `Stale` where it is gone. Told: [`Told::Copy`].
     Enlist {
         /// The directory.
         id: DirId,
@@ -201,9 +203,9 @@ pub enum Ask {
         attr: CopyAttr,
     },
     /// Leaves an intent at the home: copies are to be refreshed ([`Duty::Refresh`]), for its
-    /// attributes are about to be changed. Any request that changes mode, owner, group or an ACL of a
-    /// spread directory is refused with `Busy` where no such intent for it is there: so no change can
-    /// come late and stay untold. Told: [`Told::Done`].
+    /// attributes are about to be changed. Any request that changes mode, owner, group or an ACL of
+    /// a spread directory is refused with `Busy` where no such intent for it is there: so no change
+    /// can come late and stay untold. Told: [`Told::Done`].
     Mark {
         /// The transaction.
         tx: TxId,
@@ -216,8 +218,8 @@ pub enum Ask {
         /// The directory.
         id: DirId,
     },
-    /// Gives the copy here other attributes, where their version is later than the one it has. Tickets
-    /// for a copy are no longer good. Told: [`Told::Done`], also where there is no copy.
+    /// Gives the copy here other attributes, where their version is later than the one it has.
+    /// Tickets for a copy are no longer good. Told: [`Told::Done`], also where there is no copy.
     SetCopy {
         /// The directory.
         id: DirId,
@@ -239,8 +241,8 @@ pub enum Purpose {
     Make,
     /// It is to be made, in the place of what is there, as the new name of rename(2).
     Replace,
-    /// It is to be taken away, as by rmdir(2) or the old name of rename(2): `NotFound` where it is not
-    /// there.
+    /// It is to be taken away, as by rmdir(2) or the old name of rename(2): `NotFound` where it is
+    /// not there.
     Take,
 }
 
@@ -248,8 +250,8 @@ pub enum Purpose {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Change {
     /// A name gets a record, in the place of what it stood for: `replaced`, else the commit is
-    /// refused with `Busy`. A body that is replaced is removed as by unlink(2), an orphan where it is
-    /// open. A pointer to a file that is replaced becomes a duty to remove the hidden name.
+    /// refused with `Busy`. A body that is replaced is removed as by unlink(2), an orphan where it
+    /// is open. A pointer to a file that is replaced becomes a duty to remove the hidden name.
     Place {
         /// The name.
         place: Place,

@@ -3,8 +3,8 @@
 //! It says on which members names of the directory may lie (its *layout*: members 0 to n, the ones
 //! there were when it was made) and which member is its *home*, where its attributes are. So
 //! whoever has the id knows whom to ask, and a volume that grows moves nothing. The rest of it is
-//! drawn at random: 112 bits that nobody guesses are all the right that an id needs to give, since a
-//! member takes only ids of directories that exist.
+//! drawn at random: 112 bits that nobody guesses are all the right that an id needs to give, since
+//! a member takes only ids of directories that exist.
 
 use std::fmt;
 

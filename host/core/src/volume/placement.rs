@@ -50,6 +50,7 @@ mod tests {
         counts.iter().map(|count| (count - expected).powi(2) / expected).sum()
     }
 
+    /// S-VOLUME-1.
     #[test]
     fn names_are_spread_evenly() {
         // The 99.99th percentile for 1 to 15 degrees of freedom.

@@ -48,8 +48,8 @@ impl Place {
     }
 }
 
-/// A part of a transaction that a member has promised to do or to undo, as it will be told. It is on
-/// stable storage before the promise is made, and outlives sessions and restarts.
+/// A part of a transaction that a member has promised to do or to undo, as it will be told. It is
+/// on stable storage before the promise is made, and outlives sessions and restarts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Preparation {
     /// A name that goes. Until then it is there for whoever looks, and every change of it waits.

@@ -12,6 +12,7 @@ use crate::world::{World, apply};
 const SEEDS: u64 = 150;
 const OPERATIONS: usize = 100;
 
+/// S-VOLUME-2.
 #[test]
 fn alone_each_operation_ends_as_in_one_file_system() {
     let (mut done, mut refused) = (0, 0);

@@ -1,5 +1,5 @@
-//! Each operation, interrupted at each step: the gateway dies, a member restarts, a session ends, or two
-//! of these. Then another gateway brings to an end what it finds.
+//! Each operation, interrupted at each step: the gateway dies, a member restarts, a session ends,
+//! or two of these. Then another gateway brings to an end what it finds.
 
 use portcullis_core::Handle;
 use portcullis_core::volume::{DirId, MemberId, Operation, Place};
@@ -214,6 +214,7 @@ fn fail(world: &mut World, fault: Fault) {
     }
 }
 
+/// S-VOLUME-6.
 #[test]
 fn an_operation_interrupted_at_any_step_is_brought_to_its_end() {
     let (mut runs, mut steps_max) = (0, 0);

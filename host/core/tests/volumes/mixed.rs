@@ -31,7 +31,8 @@ struct Odds {
 }
 
 fn odds(rng: &mut fastrand::Rng) -> Odds {
-    // A quarter of the runs without faults, in which only what is done at once gets in each other's way.
+    // A quarter of the runs without faults, in which only what is done at once gets in each other's
+    // way.
     let faults = [0, 4, 12, 30][rng.usize(..4)];
     Odds {
         begin: 150,
@@ -257,6 +258,7 @@ fn seeds() -> std::ops::Range<u64> {
     }
 }
 
+/// S-VOLUME-6.
 #[test]
 fn whatever_happens_no_change_is_lost_and_no_name_is_there_twice() {
     let is_one = std::env::var_os("PORTCULLIS_SEED").is_some();

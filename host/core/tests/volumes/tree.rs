@@ -1,4 +1,5 @@
-//! The tree that a volume is for everybody who uses it: one file system, each operation done at once.
+//! The tree that a volume is for everybody who uses it: one file system, each operation done at
+//! once.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,9 @@
 //! Members, gateways, requests on their way, and what can go wrong, all by one seed.
 //!
-//! Requests and answers arrive in any order. A session may end at any moment: answers on its way may be
-//! lost, and requests of it may still be done, later, though whoever asked believes otherwise. A gateway
-//! that dies is followed by another that knows nothing. A member restarts with what it has on disk.
+//! Requests and answers arrive in any order. A session may end at any moment: answers on its way
+//! may be lost, and requests of it may still be done, later, though whoever asked believes
+//! otherwise. A gateway that dies is followed by another that knows nothing. A member restarts with
+//! what it has on disk.
 //!
 //! The tree follows what members do at the moment they do it; an operation that is done though the
 //! tree does not allow it, or that was reported as failed, is a violation.
@@ -387,7 +388,8 @@ impl World {
         true
     }
 
-    /// A gateway brings to an end what it finds on a member: what nobody leads any more, or anything.
+    /// A gateway brings to an end what it finds on a member: what nobody leads any more, or
+    /// anything.
     pub(crate) fn redo(&mut self, gateway: usize, member: usize, is_eager: bool) -> bool {
         if !self.members[member].is_up {
             return false;

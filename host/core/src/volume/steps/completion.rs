@@ -1,7 +1,7 @@
 //! What is done after a commit: duties, and then the coordinator forgets.
 //!
-//! Nothing here can be refused. What cannot be done now, since a member is away, stays in the intent,
-//! and is done by whoever finds it there.
+//! Nothing here can be refused. What cannot be done now, since a member is away, stays in the
+//! intent, and is done by whoever finds it there.
 
 use super::{Call, End, Members, Told};
 use crate::limits::COPY_TRIES_MAX;

@@ -1,10 +1,10 @@
 //! A member gets a copy of a directory, when it is first to have a name of it.
 //!
 //! No copy may appear of a directory that was removed, however late who makes it is. So it begins
-//! with a ticket at the member, then the home notes that the member will have a copy, then the copy is
-//! made, if the ticket is still good. Who removes the directory seals its home first, and is told there
-//! whom else to seal; a seal makes tickets void. So either the seal comes to the home first, and tells
-//! who asks there to wait, or it comes to the member too.
+//! with a ticket at the member, then the home notes that the member will have a copy, then the copy
+//! is made, if the ticket is still good. Who removes the directory seals its home first, and is
+//! told there whom else to seal; a seal makes tickets void. So either the seal comes to the home
+//! first, and tells who asks there to wait, or it comes to the member too.
 
 use super::{Members, Told};
 use crate::limits::COPY_TRIES_MAX;

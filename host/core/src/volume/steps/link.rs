@@ -1,5 +1,5 @@
-//! link(2): one member's work where the file lies on the arbiter of the new name. Else the file gets
-//! a hidden name where it lies, and the new name is a pointer to that.
+//! link(2): one member's work where the file lies on the arbiter of the new name. Else the file
+//! gets a hidden name where it lies, and the new name is a pointer to that.
 
 use super::completion::complete;
 use super::copy::ask_with_copy;

@@ -1,5 +1,5 @@
-//! mkdir(2): the arbiter of the name is the home of the directory, so one member does it all. Copies
-//! are made when a name is first to lie in one.
+//! mkdir(2): the arbiter of the name is the home of the directory, so one member does it all.
+//! Copies are made when a name is first to lie in one.
 
 use super::copy::ask_with_copy;
 use super::{End, Members, Told, touch};

@@ -1,9 +1,10 @@
 //! Operations on several members, step by step: questions out, answers in.
 //!
 //! Each operation is written down in the order in which it happens, as an `async fn` that asks
-//! [`Members`] and goes on with what it is told; the compiler makes the state machine of it. Nothing
-//! of it waits for anything but answers: [`Steps`] hands out a batch of questions, takes their answers
-//! and runs to the next batch. The gateway and the simulation in the tests drive the same code.
+//! [`Members`] and goes on with what it is told; the compiler makes the state machine of it.
+//! Nothing of it waits for anything but answers: [`Steps`] hands out a batch of questions, takes
+//! their answers and runs to the next batch. The gateway and the simulation in the tests drive the
+//! same code.
 //!
 //! - [`mkdir`], [`unlink`], [`rmdir`], [`link`], [`rename`]: one file an operation.
 //! - [`copy`]: a member gets a copy of a directory. [`seal`]: all copies of one are closed.
@@ -11,8 +12,8 @@
 //! - [`redo`]: what somebody left unfinished is brought to its end.
 //!
 //! What must hold:
-//! - After each answer whoever leads the operation may be gone for good: what is on the members then
-//!   is put right by [`redo`].
+//! - After each answer whoever leads the operation may be gone for good: what is on the members
+//!   then is put right by [`redo`].
 //! - An operation ends well only when what it did cannot be lost any more and everybody sees it.
 //! - An operation that ends with a failure has changed nothing, unless the failure is `InDoubt`.
 
@@ -80,8 +81,8 @@ pub enum Operation {
         /// A hidden name, random.
         link: LinkId,
     },
-    /// renameat2(2) with no flag, `RENAME_NOREPLACE` or, where one member arbitrates both names and no
-    /// directory gets another parent, `RENAME_EXCHANGE`.
+    /// renameat2(2) with no flag, `RENAME_NOREPLACE` or, where one member arbitrates both names and
+    /// no directory gets another parent, `RENAME_EXCHANGE`.
     Rename {
         /// The transaction, if it becomes one.
         tx: TxId,
@@ -142,8 +143,8 @@ pub enum Next {
 /// How an operation ended.
 #[derive(Debug, PartialEq, Eq)]
 pub struct End {
-    /// The entry, of operations that give one; or why it failed. `Busy`: the members forgot what they
-    /// held for it, nothing is changed, try again with other numbers.
+    /// The entry, of operations that give one; or why it failed. `Busy`: the members forgot what
+    /// they held for it, nothing is changed, try again with other numbers.
     pub result: Result<Option<Box<Entry>>, Status>,
     /// Ask these once the answer is on its way, whatever comes of them: they tidy up.
     pub after: Vec<Call>,

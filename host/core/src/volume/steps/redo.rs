@@ -1,6 +1,6 @@
-//! What somebody left unfinished on a member is brought to its end, whoever it was and however far it
-//! had come. Two may do this at once, also while the one who began is still at it: each question can
-//! be asked again, and a transaction ends one way only.
+//! What somebody left unfinished on a member is brought to its end, whoever it was and however far
+//! it had come. Two may do this at once, also while the one who began is still at it: each question
+//! can be asked again, and a transaction ends one way only.
 
 use super::completion::complete;
 use super::{Members, Told};

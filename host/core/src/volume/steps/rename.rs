@@ -2,15 +2,16 @@
 //!
 //! One member's work where it arbitrates both names, unless a directory gets another parent or is
 //! replaced. Else both names are held, what has to change elsewhere is prepared, and the arbiter of
-//! the new name commits by placing the record; then the old name goes, within the same operation: for
-//! a moment both are there, as rename(2) allows.
+//! the new name commits by placing the record; then the old name goes, within the same operation:
+//! for a moment both are there, as rename(2) allows.
 //!
-//! Everybody takes what he needs in one order, so that nobody waits for each other in a circle: names,
-//! by member, directory and name; the shape of the tree; parents; seals.
+//! Everybody takes what he needs in one order, so that nobody waits for each other in a circle:
+//! names, by member, directory and name; the shape of the tree; parents; seals.
 //!
-//! A directory must not become its own ancestor. So a move to another parent is first prepared where
-//! the directory is at home, and then the ancestors of the new parent are looked at: of two moves
-//! that would make a circle together at least one meets what the other has prepared, and waits.
+//! A directory must not become its own ancestor. So a move to another parent is first prepared
+//! where the directory is at home, and then the ancestors of the new parent are looked at: of two
+//! moves that would make a circle together at least one meets what the other has prepared, and
+//! waits.
 
 use super::completion::complete;
 use super::copy::ask_with_copy;

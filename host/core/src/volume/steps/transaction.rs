@@ -1,8 +1,8 @@
 //! How a transaction is led: prepared, and then committed or aborted.
 //!
 //! What must hold: a transaction that may be committed is never aborted. While its commit was not
-//! asked for it is not; and where the coordinator says that it does not hold its name, it is neither
-//! committed nor will it be.
+//! asked for it is not; and where the coordinator says that it does not hold its name, it is
+//! neither committed nor will it be.
 
 use super::{Call, End, Members, Told};
 use crate::status::Status;
@@ -138,8 +138,8 @@ impl<'a> Transaction<'a> {
         self.taking_part.iter().map(abort).collect()
     }
 
-    /// The commit was asked for, and there was no answer; since then the coordinator has not got it.
-    /// Either it never was, or somebody else has brought it to its end: then nothing is left of
+    /// The commit was asked for, and there was no answer; since then the coordinator has not got
+    /// it. Either it never was, or somebody else has brought it to its end: then nothing is left of
     /// what was prepared.
     async fn abort_in_doubt(&self) -> End {
         let prepared = |call: &Call| self.prepared.contains(call.member);

@@ -29,6 +29,8 @@ pub mod session;
 pub mod walk;
 
 #[cfg(test)]
+mod closing_tests;
+#[cfg(test)]
 mod session_tests;
 #[cfg(test)]
 mod testing;

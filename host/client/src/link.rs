@@ -252,20 +252,19 @@ impl Link {
         self.options.client.watch
     }
 
-    /// The session on which files are closed; `None` where they are closed already.
+    /// The session on which files are closed; `None` where they are closed already, or are once
+    /// the client is gone.
     pub(crate) async fn session_for_closing(&self) -> Result<Option<Arc<Session>>, ClientError> {
-        if self.watches() { Ok(Some(self.live().await?.0)) } else { Ok(self.current()) }
+        if self.persists() { Ok(Some(self.live().await?.0)) } else { Ok(self.current()) }
     }
 
-    /// Sends a request on the connection of this very session.
+    /// Sends a request on the connection of this very session, and waits as long as that lasts.
     pub(crate) async fn call_on(
         &self,
         session: &Session,
         request: &Request,
     ) -> Result<Reply, ClientError> {
-        let call =
-            async { session.connection.call(request).await.map_err(|error| self.explain(error)) };
-        self.within(call).await
+        session.connection.call(request).await.map_err(|error| self.explain(error))
     }
 
     /// Whether connecting is tried again and again.

@@ -97,7 +97,7 @@ impl Tries {
     }
 }
 
-fn given_up() -> ClientError {
+pub(crate) fn given_up() -> ClientError {
     Failure::new(Status::Interrupted, "nobody waits for it any more").into()
 }
 
@@ -251,7 +251,7 @@ impl Ask {
     }
 
     /// The mutation with the ids that its open files have on the connection of `session`.
-    async fn on(&self, session: &Session) -> Result<Mutation, CallError> {
+    async fn on(&self, session: &Arc<Session>) -> Result<Mutation, CallError> {
         let mut mutation = self.mutation.clone();
         if let Some(opening) = &self.file {
             let id = opening.id_on(session).await?;

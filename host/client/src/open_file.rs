@@ -21,12 +21,13 @@ use portcullis_wire::message::{
     Caller, Failure, Lock, LockKind, LockOwner, LockSort, Mutated, Mutation, SetAttr,
 };
 use portcullis_wire::{Reply, ReplyFrame, Request};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::warn;
 
 use crate::error::ClientError;
 use crate::link::Link;
-use crate::mutate::{Ask, Changed};
+use crate::mutate::{Ask, Changed, given_up};
 use crate::releases::{Closed, Releases};
 use crate::session::Session;
 
@@ -73,16 +74,9 @@ impl OpenFile {
         flags: u32,
     ) -> Result<Self, ClientError> {
         let flags = flags & (O_ACCMODE | O_APPEND);
-        let request = &Request::Open { handle, flags };
-        let open = |session: Arc<Session>| async move {
-            Ok((session.connection.call(request).await?, session.epoch))
-        };
-        match link.within(link.mended(open)).await? {
-            (Reply::Opened { file, attr }, epoch) => {
-                Ok(Self { opening: Opening::new(link, handle, flags, Id { file, epoch }), attr })
-            }
-            (other, _) => Err(link.misplaced(&ReplyFrame::Reply(other))),
-        }
+        let (told, opened) = oneshot::channel();
+        tokio::spawn(open_to_its_end(link.clone(), handle, flags, told));
+        link.within(async { opened.await.unwrap_or_else(|_| Err(given_up())) }).await
     }
 
     /// A file that was opened when it was made.
@@ -331,8 +325,53 @@ impl OpenFile {
         opening.released.store(true, Ordering::Relaxed);
         let id = *opening.id.lock().await;
         let locks = opening.link.locks.closed(&opening.handle, Arc::as_ptr(opening));
-        release(&opening.link, opening.closed(id), &locks, None).await
+        let link = &opening.link;
+        link.within(release(link, opening.closed(id), &locks, None)).await
     }
+}
+
+/// Opens a file for `told`. Where nobody waits any more it goes on until it is known that the
+/// gateway does not have it open: what is opened then is dropped, and so closed.
+async fn open_to_its_end(
+    link: Arc<Link>,
+    handle: Handle,
+    flags: u32,
+    mut told: oneshot::Sender<Result<OpenFile, ClientError>>,
+) {
+    let (unheard, unsure) = (AtomicBool::new(false), AtomicBool::new(false));
+    let opened = {
+        let request = &Request::Open { handle, flags };
+        let (unheard, unsure) = (&unheard, &unsure);
+        let open = |session: Arc<Session>| async move {
+            if unheard.load(Ordering::Relaxed) && !unsure.load(Ordering::Relaxed) {
+                return Err(Failure::from(Status::Interrupted).into());
+            }
+            unsure.store(true, Ordering::Relaxed);
+            let answer = session.connection.call(request).await;
+            unsure.store(matches!(answer, Err(CallError::Lost(_))), Ordering::Relaxed);
+            Ok((answer?, session.epoch))
+        };
+        let gone = async {
+            told.closed().await;
+            unheard.store(true, Ordering::Relaxed);
+            if unsure.load(Ordering::Relaxed) {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            opened = link.mended(open) => opened,
+            () = gone => return,
+        }
+    };
+    let opened = opened.and_then(|answer| match answer {
+        (Reply::Opened { file, attr }, epoch) => {
+            let opening = Opening::new(link.clone(), handle, flags, Id { file, epoch });
+            Ok(OpenFile { opening, attr })
+        }
+        (other, _) => Err(link.misplaced(&ReplyFrame::Reply(other))),
+    });
+    // Whoever no longer waits needs no word.
+    let _ = told.send(opened);
 }
 
 impl Opening {
@@ -358,7 +397,19 @@ impl Opening {
 
     /// What the gateway calls the file on the connection of `session`, where it is opened again
     /// if need be.
-    pub(crate) async fn id_on(&self, session: &Session) -> Result<u64, CallError> {
+    pub(crate) async fn id_on(self: &Arc<Self>, session: &Arc<Session>) -> Result<u64, CallError> {
+        let id = *self.id.lock().await;
+        if id.epoch == session.epoch {
+            self.check_locks()?;
+            return Ok(id.file);
+        }
+        // To its end: nobody would close what is opened for a request that is given up meanwhile.
+        let (opening, session) = (self.clone(), session.clone());
+        let opened = tokio::spawn(async move { opening.open_again(&session).await }).await;
+        opened.unwrap_or_else(|_| Err(Failure::from(Status::Io).into()))
+    }
+
+    async fn open_again(&self, session: &Session) -> Result<u64, CallError> {
         let mut id = self.id.lock().await;
         if id.epoch > session.epoch {
             return Err(CallError::Lost("another connection has taken its place".into()));
@@ -372,11 +423,16 @@ impl Opening {
             self.take_locks_again(session, file).await?;
             *id = Id { file, epoch: session.epoch };
         }
+        self.check_locks()?;
+        Ok(id.file)
+    }
+
+    fn check_locks(&self) -> Result<(), CallError> {
         if self.lock_lost.load(Ordering::Relaxed) {
             let lost = "a lock on this file was lost with the connection; close it";
             return Err(Failure::new(Status::Io, lost).into());
         }
-        Ok(id.file)
+        Ok(())
     }
 
     /// The file is opened again before it is used again.
@@ -418,7 +474,10 @@ impl Opening {
     }
 
     /// Asks something of the open file within the deadline, again where a connection is lost.
-    async fn ask<T, F>(&self, ask: impl Fn(Arc<Session>, u64) -> F) -> Result<T, ClientError>
+    async fn ask<T, F>(
+        self: &Arc<Self>,
+        ask: impl Fn(Arc<Session>, u64) -> F,
+    ) -> Result<T, ClientError>
     where
         F: Future<Output = Result<T, CallError>>,
     {
@@ -426,7 +485,10 @@ impl Opening {
     }
 
     /// As [`Opening::ask`], without a deadline.
-    async fn ask_on_any<T, F>(&self, ask: impl Fn(Arc<Session>, u64) -> F) -> Result<T, ClientError>
+    async fn ask_on_any<T, F>(
+        self: &Arc<Self>,
+        ask: impl Fn(Arc<Session>, u64) -> F,
+    ) -> Result<T, ClientError>
     where
         F: Future<Output = Result<T, CallError>>,
     {
@@ -434,7 +496,7 @@ impl Opening {
     }
 
     async fn ask_on<T, F>(
-        &self,
+        self: &Arc<Self>,
         session: Arc<Session>,
         ask: &impl Fn(Arc<Session>, u64) -> F,
     ) -> Result<T, CallError>
@@ -453,7 +515,10 @@ impl Opening {
         }
     }
 
-    async fn call(&self, request: impl Fn(u64) -> Request) -> Result<Reply, ClientError> {
+    async fn call(
+        self: &Arc<Self>,
+        request: impl Fn(u64) -> Request,
+    ) -> Result<Reply, ClientError> {
         let request = &request;
         let call = |session: Arc<Session>, file| async move {
             session.connection.call(&request(file)).await
@@ -461,7 +526,7 @@ impl Opening {
         self.ask(call).await
     }
 
-    async fn done(&self, request: impl Fn(u64) -> Request) -> Result<(), ClientError> {
+    async fn done(self: &Arc<Self>, request: impl Fn(u64) -> Request) -> Result<(), ClientError> {
         done(&self.link, self.call(request).await?)
     }
 
@@ -508,17 +573,18 @@ fn done(link: &Link, reply: Reply) -> Result<(), ClientError> {
 /// where one is lost meanwhile.
 async fn release(
     link: &Link,
-    closed: Closed,
+    mut closed: Closed,
     locks: &[Lock],
     unlock: Option<LockOwner>,
 ) -> Result<(), ClientError> {
     loop {
-        let session = link.within(link.session_for_closing()).await?;
-        let Some(session) = session else { return Ok(()) };
-        match release_on(link, &session, closed, locks, unlock).await {
-            Err(ClientError::Lost { .. }) if link.watches() => {}
-            Err(ClientError::Lost { .. }) => return Ok(()),
-            released => return released,
+        let released = match link.session_for_closing().await {
+            Ok(Some(session)) => release_on(link, &session, &mut closed, locks, unlock).await,
+            Ok(None) => return Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Some(released) = link.outcome_of_closing(released).await {
+            return released;
         }
     }
 }
@@ -526,7 +592,7 @@ async fn release(
 async fn release_on(
     link: &Link,
     session: &Session,
-    closed: Closed,
+    closed: &mut Closed,
     locks: &[Lock],
     unlock: Option<LockOwner>,
 ) -> Result<(), ClientError> {

@@ -41,12 +41,9 @@ impl Volume {
     ) {
         let volume = self.clone();
         let flags = open.flags & (O_ACCMODE | O_APPEND);
-        let ask = |volume: Arc<Volume>, inode: Inode| {
-            // An open that is dropped half way would leave the gateway with a file nobody closes.
-            Self::to_its_end(async move {
-                let opened = volume.client.open_with(&inode.handle, flags).await;
-                opened.map_err(|error| errno_of_handle(&error))
-            })
+        let ask = |volume: Arc<Volume>, inode: Inode| async move {
+            let opened = volume.client.open_with(&inode.handle, flags).await;
+            opened.map_err(|error| errno_of_handle(&error))
         };
         self.ask(caller, nodeid, reply, ask, move |reply, file| {
             let flags = volume.cache_flags(nodeid, &file, file.attr());

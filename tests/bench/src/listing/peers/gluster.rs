@@ -11,9 +11,8 @@ use std::process::{Child, Command, Stdio};
 use portcullis_suite::mounted::is_mounted;
 use tempfile::TempDir;
 
+use super::mounted::{Mounting, PeerMount};
 use super::{in_time, missing, quietly};
-use crate::listing::contest::{Contestant, Work};
-use crate::listing::installation::unmount;
 
 const VOLUME: &str = "portcullis-peer";
 /// Where every glusterd listens, whatever it is told.
@@ -56,9 +55,9 @@ impl Gluster {
         let mut peer = Self { namespace, state, daemon: None };
         peer.serve()?;
         peer.create(bricks)?;
-        let mut mount = GlusterMount::new(&peer, 0)?;
+        let mount = PeerMount::new(GlusterSetting::of(&peer, 0))?;
         mount.mount()?;
-        plant(mount.mountpoint.path());
+        plant(mount.path());
         Ok(peer)
     }
 
@@ -66,8 +65,9 @@ impl Gluster {
     ///
     /// # Errors
     /// No temporary directory is to be had.
-    pub fn mounts(&self) -> Result<Vec<GlusterMount>, String> {
-        (0..SETTINGS.len()).map(|setting| GlusterMount::new(self, setting)).collect()
+    pub fn mounts(&self) -> Result<Vec<PeerMount<GlusterSetting>>, String> {
+        let settings = 0..SETTINGS.len();
+        settings.map(|setting| PeerMount::new(GlusterSetting::of(self, setting))).collect()
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -165,62 +165,36 @@ impl Drop for Gluster {
     }
 }
 
-/// The volume, mounted with one setting. Chilled, it is mounted anew.
+/// The volume with one setting.
 #[derive(Debug)]
-pub struct GlusterMount {
+pub struct GlusterSetting {
     setting: &'static str,
     volfile: PathBuf,
     log: PathBuf,
-    mountpoint: TempDir,
 }
 
-impl GlusterMount {
-    fn new(volume: &Gluster, setting: usize) -> Result<Self, String> {
-        Ok(Self {
+impl GlusterSetting {
+    fn of(volume: &Gluster, setting: usize) -> Self {
+        Self {
             setting: SETTINGS[setting].0,
             volfile: volume.volfile(setting),
             log: volume.path("log/mount.log"),
-            mountpoint: tempfile::tempdir().map_err(|error| error.to_string())?,
-        })
-    }
-
-    fn mount(&mut self) -> Result<(), String> {
-        let mut command = Command::new("glusterfs");
-        command.arg("--volfile").arg(&self.volfile).arg("--log-file").arg(&self.log);
-        quietly(command.arg(self.mountpoint.path()))?;
-        in_time(|| {
-            let path = self.mountpoint.path();
-            let listed = fs::read_dir(path).map(drop).map_err(|error| error.to_string());
-            if is_mounted(path) { listed } else { Err("GlusterFS does not mount".to_owned()) }
-        })
+        }
     }
 }
 
-impl Contestant for GlusterMount {
+impl Mounting for GlusterSetting {
     fn name(&self) -> String {
         format!("GlusterFS {}", self.setting)
     }
 
-    fn chill(&mut self) -> Result<(), String> {
-        unmount(self.mountpoint.path());
-        self.mount()
-    }
-
-    fn command(&self, work: Work<'_>) -> Command {
-        work.command(self.mountpoint.path())
-    }
-
-    fn mountpoint(&self) -> Option<&Path> {
-        Some(self.mountpoint.path())
-    }
-
-    fn is_peer(&self) -> bool {
-        true
-    }
-}
-
-impl Drop for GlusterMount {
-    fn drop(&mut self) {
-        unmount(self.mountpoint.path());
+    fn mount(&self, mountpoint: &Path) -> Result<(), String> {
+        let mut command = Command::new("glusterfs");
+        command.arg("--volfile").arg(&self.volfile).arg("--log-file").arg(&self.log);
+        quietly(command.arg(mountpoint))?;
+        in_time(|| {
+            let listed = fs::read_dir(mountpoint).map(drop).map_err(|error| error.to_string());
+            if is_mounted(mountpoint) { listed } else { Err("GlusterFS does not mount".to_owned()) }
+        })
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod ganesha;
 pub mod gluster;
+pub mod mounted;
 pub mod passthrough;
 
 use std::process::{Command, Stdio};

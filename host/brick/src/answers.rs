@@ -213,7 +213,7 @@ fn readlink(tree: &Tree, watcher: Option<&Watcher>, handle: &Handle) -> Result<V
 }
 
 fn open(tree: &Tree, asker: &Asker, handle: &Handle, flags: u32) -> Result<Reply, Failure> {
-    asker.files.check_room()?;
+    let place = asker.files.reserve()?;
     let opened = tree.mutator.open(handle, flags)?;
     let mut attr = opened.attr;
     if let Some(watcher) = &asker.watcher {
@@ -222,7 +222,7 @@ fn open(tree: &Tree, asker: &Asker, handle: &Handle, flags: u32) -> Result<Reply
         let stat = crate::attr::stat(opened.fd.as_fd()).map_err(failure)?;
         attr = tree.orphans.told(handle, stat.attr());
     }
-    let file = asker.files.insert(opened, flags)?;
+    let file = asker.files.insert(place, opened, flags);
     Ok(Reply::Opened { file, attr })
 }
 

@@ -6,22 +6,26 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use portcullis_core::limits::{OPEN_FILES_MAX, READ_FRAME_LEN_BYTES, READ_LEN_BYTES_MAX};
+use portcullis_core::limits::{READ_FRAME_LEN_BYTES, READ_LEN_BYTES_MAX};
 use portcullis_core::{Handle, Status};
 use portcullis_wire::message::Failure;
 use rustix::buffer::spare_capacity;
 use rustix::fs::OFlags;
 use rustix::io::{Errno, pread};
 
+use crate::descriptors::{Descriptors, Taken};
 use crate::error::failure;
 use crate::mutate::{Content, Opened};
 use crate::orphans::Held;
 
 /// The open files of one session, by the ids it was given.
-#[derive(Default)]
 pub(crate) struct OpenFiles {
+    descriptors: Arc<Descriptors>,
     table: Mutex<Table>,
 }
+
+/// A place for a file that is about to be opened.
+pub(crate) struct Place(Taken);
 
 #[derive(Default)]
 struct Table {
@@ -33,6 +37,7 @@ struct Table {
 pub(crate) struct OpenFile {
     fd: Arc<OwnedFd>,
     held: Held,
+    _descriptor: Taken,
     /// Every write goes to the end.
     pub(crate) is_append: bool,
 }
@@ -50,25 +55,30 @@ impl OpenFile {
 }
 
 impl OpenFiles {
-    /// Whether there is room for another file. Ask before it is opened.
-    pub(crate) fn check_room(&self) -> Result<(), Failure> {
-        if self.table.lock().files.len() >= OPEN_FILES_MAX { Err(too_many()) } else { Ok(()) }
+    /// None yet; each takes one of `descriptors`.
+    pub(crate) fn new(descriptors: Arc<Descriptors>) -> Self {
+        Self { descriptors, table: Mutex::default() }
+    }
+
+    /// Keeps a place for a file, before it is opened.
+    pub(crate) fn reserve(&self) -> Result<Place, Failure> {
+        self.descriptors.take().map(Place).ok_or_else(|| {
+            let max = self.descriptors.max();
+            let detail = format!("clients hold {max} files and locks at this brick; its limit of open files allows no more");
+            Failure::new(Status::TooManyOpen, detail)
+        })
     }
 
     /// Takes in a file that was opened with `flags`; answers its id.
-    pub(crate) fn insert(&self, opened: Opened, flags: u32) -> Result<u64, Failure> {
+    pub(crate) fn insert(&self, place: Place, opened: Opened, flags: u32) -> u64 {
         let is_append = OFlags::from_bits_retain(flags).contains(OFlags::APPEND);
-        let file = OpenFile { fd: opened.fd, held: opened.held, is_append };
+        let (fd, held) = (opened.fd, opened.held);
+        let file = OpenFile { fd, held, _descriptor: place.0, is_append };
         let mut table = self.table.lock();
-        if table.files.len() >= OPEN_FILES_MAX {
-            // Closing it may block.
-            drop(table);
-            return Err(too_many());
-        }
         table.last_id += 1;
         let id = table.last_id;
         table.files.insert(id, Arc::new(file));
-        Ok(id)
+        id
     }
 
     /// The open file of this id. It stays open while it is held, released or not.
@@ -88,11 +98,6 @@ impl OpenFiles {
         files.values().for_each(|file| file.held.lose());
         files
     }
-}
-
-fn too_many() -> Failure {
-    let detail = format!("this connection holds {OPEN_FILES_MAX} files open; release some");
-    Failure::new(Status::TooManyOpen, detail)
 }
 
 /// A read on its way, answered piece by piece.
@@ -159,6 +164,8 @@ impl ReadPieces {
 
 #[cfg(test)]
 mod tests {
+    use portcullis_core::limits::OPEN_FILES_MAX;
+
     use super::*;
     use crate::HandleChoice;
     use crate::mutate::Mutator;
@@ -166,29 +173,36 @@ mod tests {
     use crate::testing::handles_of;
 
     #[test]
-    fn open_files_are_bounded_and_a_release_makes_room() {
-        crate::raise_open_file_limit();
+    fn open_files_of_all_sessions_are_bounded_and_a_release_makes_room() {
+        const MAX: usize = OPEN_FILES_MAX + 10;
         let dir = tempfile::tempdir().expect("a directory");
         std::fs::write(dir.path().join("file"), b"content").expect("written");
         let handles = handles_of(dir.path(), HandleChoice::Auto);
         let root = handles.directory(handles.root()).expect("the root");
         let file = handles.entry(&root, b"file").expect("there").handle;
-        let mutator = Mutator::new(handles.clone(), Orphans::new(handles));
-        let files = OpenFiles::default();
-        let open = || {
-            files.check_room()?;
-            files.insert(mutator.open(&file, 0)?, 0)
+        let orphans = Orphans::new(handles.clone());
+        let opened = Mutator::new(handles, orphans.clone()).open(&file, 0).expect("opened");
+        let descriptors = Descriptors::up_to(MAX);
+        let [one, other] = [(); 2].map(|()| OpenFiles::new(descriptors.clone()));
+        let open = |files: &OpenFiles| {
+            let place = files.reserve()?;
+            // The same descriptor each time: this process may have fewer.
+            let again =
+                Opened { fd: opened.fd.clone(), held: orphans.hold(&file), attr: opened.attr };
+            Ok(files.insert(place, again, 0))
         };
-        let mut last = Ok(0);
-        let mut count = 0;
-        while last.is_ok() {
-            last = open();
-            count += usize::from(last.is_ok());
+        let is_full = |files| {
+            open(files).map_err(|failure: Failure| failure.status) == Err(Status::TooManyOpen)
+        };
+        for count in 1..MAX {
+            assert_eq!(open(&one).expect("more than one client may hold"), count as u64);
         }
-        // Where the process may not open so many, the answer is the same.
-        assert_eq!(last.map_err(|failure| failure.status), Err(Status::TooManyOpen));
-        assert!(count <= OPEN_FILES_MAX);
-        drop(files.release(1).expect("released"));
-        assert_eq!(open().expect("there is room") as usize, count + 1, "no id is given twice");
+        assert_eq!(open(&other).expect("another session has its own ids"), 1);
+        assert!(is_full(&one) && is_full(&other));
+        drop(one.release(1).expect("released"));
+        assert_eq!(open(&other).expect("there is room"), 2);
+        assert!(is_full(&one) && is_full(&other));
+        drop(other.lose_all());
+        assert_eq!(open(&one).expect("there is room") as usize, MAX, "no id is given twice");
     }
 }

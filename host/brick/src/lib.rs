@@ -9,7 +9,8 @@
 //! ```
 //! - `service`: one session a gateway; `tree`: the export and all that belongs to it.
 //! - `answers`: requests that change nothing; `scan`: a directory listed in steps, so that flow
-//!   control stops it; `files`: the open files of a session; `xattr`: extended attributes.
+//!   control stops it; `files`: the open files of a session; `descriptors`: how many those may be;
+//!   `xattr`: extended attributes.
 //! - `mutations`: operations applied once, and told to all who watch; `mutate`: how each is done;
 //!   `caller`: as whom; `orphans`: open files that lost their name; `locks`: advisory locks.
 //! - `watcher`: what a session was told is watched for it; `direct`: what other programs change.
@@ -21,12 +22,13 @@
 //!
 //! What must hold: no request reaches a file outside the export; no handle ever leads to another
 //! file than the one it was made for; no symbolic link is followed and no device or FIFO opened;
-//! nothing blocks an async thread; memory and descriptors are bounded for each connection; a change
-//! is answered when all who watch have forgotten what it made untrue.
+//! nothing blocks an async thread; memory is bounded for each connection, and what clients hold open
+//! for all of them together; a change is answered when all who watch have forgotten what it made untrue.
 
 mod answers;
 mod attr;
 mod caller;
+mod descriptors;
 mod direct;
 mod error;
 mod export;

@@ -226,8 +226,8 @@ fn repeat(
             let file = if applied.session == asker.session {
                 file
             } else {
-                asker.files.check_room()?;
-                asker.files.insert(tree.mutator.open(&entry.handle, *flags)?, *flags)?
+                let place = asker.files.reserve()?;
+                asker.files.insert(place, tree.mutator.open(&entry.handle, *flags)?, *flags)
             };
             Mutated::Created { entry: told(tree, asker, entry), file }
         }
@@ -272,7 +272,7 @@ impl Applier<'_> {
         match mutation {
             Mutation::Volume(ask) => self.apply_ask(ask, changes),
             Mutation::Create { dir, name, mode, flags } => {
-                self.asker.files.check_room()?;
+                let place = self.asker.files.reserve()?;
                 self.watch_names(&dir)?;
                 let at = Place { dir: &dir, name: &name };
                 let created = mutator.create(caller, at, flags, mode, changes);
@@ -282,13 +282,13 @@ impl Applier<'_> {
                     return elsewhere(&pointer);
                 }
                 let (entry, opened) = created?;
-                let file = self.asker.files.insert(opened, flags)?;
+                let file = self.asker.files.insert(place, opened, flags);
                 Ok(Mutated::Created { entry: told(self.tree, self.asker, entry), file })
             }
             Mutation::Tmpfile { dir, mode, flags } => {
-                self.asker.files.check_room()?;
+                let place = self.asker.files.reserve()?;
                 let (entry, opened) = mutator.tmpfile(caller, &dir, flags, mode)?;
-                let file = self.asker.files.insert(opened, flags)?;
+                let file = self.asker.files.insert(place, opened, flags);
                 Ok(Mutated::Created { entry: told(self.tree, self.asker, entry), file })
             }
             Mutation::Mkdir { dir, name, mode } => {

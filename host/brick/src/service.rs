@@ -133,7 +133,7 @@ impl Service for BrickService {
             number: self.last_session.fetch_add(1, Ordering::Relaxed) + 1,
             peer,
             recaller,
-            files: Arc::default(),
+            files: Arc::new(OpenFiles::new(self.tree.descriptors.clone())),
             watcher: OnceLock::new(),
             has_joined: AtomicBool::new(false),
             streams: Semaphore::new(BRICK_STREAMS_PER_CONNECTION_MAX),

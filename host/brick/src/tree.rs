@@ -13,6 +13,7 @@ use portcullis_wire::message::Failure;
 use tokio::sync::oneshot;
 use tokio::time::MissedTickBehavior;
 
+use crate::descriptors::Descriptors;
 use crate::direct::{Direct, DirectCounters};
 use crate::handles::Handles;
 use crate::lease_note::LeaseNote;
@@ -32,6 +33,8 @@ pub(crate) struct Tree {
     pub(crate) mutator: Mutator,
     pub(crate) locks: Arc<Locks>,
     pub(crate) watching: Arc<Watching>,
+    /// For what clients hold open.
+    pub(crate) descriptors: Arc<Descriptors>,
     pub(crate) direct: Arc<Direct>,
     pub(crate) replays: Mutex<Replays<Applied, oneshot::Sender<()>>>,
     pub(crate) workers: Workers,
@@ -47,6 +50,7 @@ impl Tree {
     pub(crate) fn new(handles: Handles, counters: Arc<DirectCounters>, polling: bool) -> Arc<Self> {
         let handles = Arc::new(handles);
         let orphans = Orphans::new(handles.clone());
+        let descriptors = Descriptors::of_process();
         let watching = Watching::start();
         let (lease_note, left) = LeaseNote::find(handles.export().stat());
         if left {
@@ -55,12 +59,13 @@ impl Tree {
         let life = RandomState::new().hash_one(Instant::now());
         let tree = Arc::new(Self {
             mutator: Mutator::new(handles.clone(), orphans.clone()),
-            locks: Arc::new(Locks::new(handles.clone())),
+            locks: Arc::new(Locks::new(handles.clone(), descriptors.clone())),
             direct: Direct::start(handles.clone(), watching.clone(), counters, polling),
             replays: Mutex::new(Replays::new(life)),
             workers: Workers::default(),
             joining: Mutex::default(),
             lease_note,
+            descriptors,
             clients: Mutex::default(),
             handles,
             orphans,

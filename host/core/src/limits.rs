@@ -64,12 +64,18 @@ pub const BRICK_STREAMS_PER_CONNECTION_MAX: usize = 128;
 pub const PLACES_DIRS_MAX: usize = 256 * 1024;
 /// Other files whose place it remembers there.
 pub const PLACES_FILES_MAX: usize = 1024 * 1024;
-/// Files one connection may hold open.
+/// Files one client may hold open, over one connection to its gateway.
 pub const OPEN_FILES_MAX: usize = 16 * 1024;
 /// Files of which one request asks the attributes.
 pub const GETATTRS_MAX: usize = CHUNK_ENTRIES_MAX;
 /// Transactions on several bricks told at once that are not through.
 pub const UNFINISHED_TOLD_MAX: usize = 1024;
+/// Open files and locks that a brick holds for all clients of all gateways, if its process may have so
+/// many descriptors.
+pub const BRICK_DESCRIPTORS_MAX: usize = 1024 * 1024;
+/// Descriptors of a brick that are not held for clients, if its process may have twice as many; an
+/// eighth of all, where that is more.
+pub const BRICK_DESCRIPTORS_KEPT: usize = 1024;
 /// Files closed by one request.
 pub const RELEASES_MAX: usize = 1024;
 /// Connections one server keeps.

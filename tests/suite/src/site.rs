@@ -85,6 +85,18 @@ impl Site {
         Self::before(brick, Vec::new(), dir, export, &[])
     }
 
+    /// Like [`Site::start`], with a brick whose process may have `files` open files.
+    pub fn start_brick_with_files(export: &Path, files: u64) -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        identity(&dir.path().join("id"));
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -n {files}; exec \"$0\" \"$@\"")]).arg(binary());
+        command.args(["brick", "--listen", "127.0.0.1:0", "--export"]).arg(export);
+        command.arg("--identity").arg(dir.path().join("id"));
+        let brick = Server::start(&mut command, &dir.path().join("brick.log"));
+        Self::before(brick, Vec::new(), dir, export, &[])
+    }
+
     fn before(
         brick: Server,
         more_bricks: Vec<Part>,

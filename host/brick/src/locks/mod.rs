@@ -6,7 +6,7 @@
 //! Whoever waits for a lock is in [`waiting`].
 //!
 //! What must hold: record locks and flock(2) know nothing of each other; no request waits for a
-//! lock unless it asked to; descriptors are bounded.
+//! lock unless it asked to; descriptors are bounded ([`Descriptors`]).
 
 mod descriptor;
 mod ranges;
@@ -15,7 +15,6 @@ mod waiting;
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -24,6 +23,7 @@ use portcullis_wire::message::{Failure, Lock, LockKind, LockOwner, LockSort};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use crate::descriptors::{Descriptors, Taken};
 use crate::error::failure;
 use crate::handles::Handles;
 use ranges::{END, Ranges};
@@ -31,14 +31,12 @@ use ranges::{END, Ranges};
 /// How long the locks of a lost session are kept. Others wait so long for what was held by a client
 /// that is gone; a client that is there connects again, and reclaims them, within a second or two.
 const LOCK_GRACE_MS: u64 = 15_000;
-/// Descriptors that hold locks, for all owners together.
-const LOCK_DESCRIPTORS_MAX: usize = 32 * 1024;
 
 /// The locks of one export.
 pub(crate) struct Locks {
     handles: Arc<Handles>,
     files: Mutex<HashMap<Key, Vec<Arc<Holder>>>>,
-    descriptors: AtomicUsize,
+    descriptors: Arc<Descriptors>,
     waiting: waiting::Waiting,
 }
 
@@ -49,6 +47,7 @@ type Key = (Handle, LockSort);
 struct Holder {
     owner: LockOwner,
     held: Mutex<Held>,
+    _descriptor: Taken,
 }
 
 struct Held {
@@ -65,14 +64,9 @@ struct Held {
 }
 
 impl Locks {
-    /// No locks yet.
-    pub(crate) fn new(handles: Arc<Handles>) -> Self {
-        Self {
-            handles,
-            files: Mutex::default(),
-            descriptors: AtomicUsize::new(0),
-            waiting: waiting::Waiting::default(),
-        }
+    /// No locks yet; each owner of one takes one of `descriptors`.
+    pub(crate) fn new(handles: Arc<Handles>, descriptors: Arc<Descriptors>) -> Self {
+        Self { handles, files: Mutex::default(), descriptors, waiting: waiting::Waiting::default() }
     }
 
     /// The lock that stands in the way of `lock`, `None` where none does. Blocks.
@@ -232,32 +226,26 @@ impl Locks {
     }
 
     fn insert(&self, file: &Handle, lock: &Lock) -> Result<Arc<Holder>, Failure> {
-        if self.descriptors.fetch_add(1, Ordering::Relaxed) >= LOCK_DESCRIPTORS_MAX {
-            self.descriptors.fetch_sub(1, Ordering::Relaxed);
-            return Err(Failure::new(Status::NoLocks, "too many owners hold locks here"));
-        }
-        let opened = self.open(file);
-        let fd = match opened {
-            Ok(fd) => fd,
-            Err(failure) => {
-                self.descriptors.fetch_sub(1, Ordering::Relaxed);
-                return Err(failure);
-            }
+        let Some(descriptor) = self.descriptors.take() else {
+            return Err(Failure::new(
+                Status::NoLocks,
+                "clients hold too many files and locks here",
+            ));
         };
         let held = Held {
-            fd,
+            fd: self.open(file)?,
             ranges: Ranges::default(),
             pid: lock.pid,
             session: 0,
             lost_at: None,
             is_gone: false,
         };
-        let holder = Arc::new(Holder { owner: lock.owner, held: Mutex::new(held) });
+        let holder =
+            Arc::new(Holder { owner: lock.owner, held: Mutex::new(held), _descriptor: descriptor });
         let mut files = self.files.lock();
         let holders = files.entry((*file, lock.sort)).or_default();
         // Another request of the same owner may have been faster.
         if let Some(known) = holders.iter().find(|known| known.owner == lock.owner) {
-            self.descriptors.fetch_sub(1, Ordering::Relaxed);
             return Ok(known.clone());
         }
         holders.push(holder.clone());
@@ -276,7 +264,6 @@ impl Locks {
                 files.remove(&(*file, sort));
             }
         }
-        self.descriptors.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// A descriptor that can hold locks of both kinds, or of the one that is possible.

@@ -9,6 +9,8 @@ use crate::testing::{each_file_system, handles_of};
 use crate::workers::Workers;
 
 const LONG: Duration = Duration::from_secs(60);
+/// Owners of locks that there may be.
+const DESCRIPTORS: usize = 40;
 
 fn owner(owner: u64) -> LockOwner {
     LockOwner { client: 1, owner }
@@ -29,7 +31,7 @@ fn export(path: &Path, choice: crate::HandleChoice) -> (Arc<Locks>, Handle, Hand
         std::fs::write(path.join(name), b"content").expect("written");
         handles.entry(&root, name.as_bytes()).expect("there").handle
     });
-    (Arc::new(Locks::new(handles)), a, b)
+    (Arc::new(Locks::new(handles, Descriptors::up_to(DESCRIPTORS))), a, b)
 }
 
 fn status(result: Result<(), Failure>) -> Result<(), Status> {
@@ -75,7 +77,7 @@ fn owners_exclude_each_other_by_range_and_the_two_sorts_do_not() {
 fn a_descriptor_is_kept_as_long_as_it_holds_a_lock() {
     each_file_system(|path, choice| {
         let (locks, file, other) = export(path, choice);
-        let count = || locks.descriptors.load(Ordering::Relaxed);
+        let count = || locks.descriptors.taken();
         locks.set(&file, &posix(1, LockKind::Unlock, 0, END)).expect("nothing to release");
         assert_eq!(count(), 0);
         locks.set(&file, &posix(1, LockKind::Write, 0, 9)).expect("locked");
@@ -92,6 +94,15 @@ fn a_descriptor_is_kept_as_long_as_it_holds_a_lock() {
         locks.drop_owner(&file, LockSort::Posix, owner(2));
         locks.drop_owner(&other, LockSort::Flock, owner(1));
         assert_eq!((count(), locks.files.lock().len()), (0, 0));
+        let mut owners = 1..;
+        let mut lock = || {
+            let by = owners.next().unwrap_or_default();
+            status(locks.set(&file, &posix(by, LockKind::Read, 0, END)))
+        };
+        assert!((0..DESCRIPTORS).all(|_| lock().is_ok()));
+        assert_eq!(lock(), Err(Status::NoLocks));
+        locks.drop_owner(&file, LockSort::Posix, owner(1));
+        assert_eq!(lock(), Ok(()), "there is room");
     });
 }
 
@@ -148,7 +159,7 @@ fn a_waiter_gets_the_lock_when_it_is_released() {
                 tokio::time::timeout(LONG, waiter).await.expect("in time").expect("it ends");
             }
             assert_eq!(locks.waiting.count(), 0);
-            assert_eq!(locks.descriptors.load(Ordering::Relaxed), 0);
+            assert_eq!(locks.descriptors.taken(), 0);
         });
     });
 }
@@ -196,7 +207,7 @@ fn a_waiter_that_gives_up_holds_nothing() {
             gives_up.send(()).expect("it waits");
             let waited = tokio::time::timeout(LONG, waiting).await.expect("in time");
             assert_eq!(status(waited.expect("it ends")), Err(Status::Interrupted));
-            assert_eq!(locks.descriptors.load(Ordering::Relaxed), 1);
+            assert_eq!(locks.descriptors.taken(), 1);
         });
     });
 }

@@ -9,7 +9,6 @@ use rustix::fs::{
     self, AtFlags, CWD, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid,
     XattrFlags, chmodat, chownat, ftruncate, utimensat,
 };
-use rustix::io::Result as IoResult;
 
 use super::{Changes, Mutator};
 use crate::attr::stat;
@@ -21,6 +20,9 @@ use crate::handles::Object;
 impl Mutator {
     /// chmod(2), chown(2), truncate(2) and utimensat(2) in one. `file` is the file opened for
     /// writing, where the caller has it open. Answers the attributes afterwards.
+    ///
+    /// What the caller may be refused comes first, and content is cut off last: a refusal leaves the
+    /// size as it was.
     pub(crate) fn setattr(
         &self,
         caller: &Caller,
@@ -34,45 +36,38 @@ impl Mutator {
             return Err(Failure::new(Status::InvalidArgument, "no user or group has this id"));
         }
         let object = self.handles.object(handle)?;
-        changes.attr(*handle);
-        if let Some(size_bytes) = set.size_bytes {
-            self.truncate(caller, &object, file, size_bytes, set.kill_set_id)?;
+        if set.size_bytes.is_some_and(|size_bytes| i64::try_from(size_bytes).is_err()) {
+            return Err(Status::TooBig.into());
         }
-        as_caller(caller, || set_by_path(&object, set)).map_err(failure)?;
+        let opened: OwnedFd;
+        let content = match (set.size_bytes, file) {
+            (None, _) => None,
+            (Some(size_bytes), Some(file)) => Some((file, size_bytes)),
+            (Some(size_bytes), None) => {
+                opened = self.open_to_truncate(&object)?;
+                Some((opened.as_fd(), size_bytes))
+            }
+        };
+        changes.attr(*handle);
+        set_by_path(caller, &object, set)?;
+        if let Some((file, size_bytes)) = content {
+            truncate(caller, file, size_bytes, set.kill_set_id)?;
+            // That moved the times, and may have taken set-id bits away.
+            set_by_path(caller, &object, &SetAttr { uid: None, gid: None, ..*set })?;
+        }
         let attr = stat(object.fd.as_fd()).map_err(failure)?.attr();
         Ok(self.orphans.told(handle, attr))
     }
 
-    fn truncate(
-        &self,
-        caller: &Caller,
-        object: &Object,
-        file: Option<BorrowedFd<'_>>,
-        size_bytes: u64,
-        kill_set_id: bool,
-    ) -> Result<(), Failure> {
-        if i64::try_from(size_bytes).is_err() {
-            return Err(Status::TooBig.into());
-        }
-        let opened: OwnedFd;
-        let file = match (file, object.stat.kind()) {
-            (Some(file), _) => file,
-            (None, FileKind::Regular) => {
+    fn open_to_truncate(&self, object: &Object) -> Result<OwnedFd, Failure> {
+        match object.stat.kind() {
+            FileKind::Regular => {
                 let export = self.handles.export();
-                let flags = OFlags::WRONLY;
-                opened = export.open_file(object.fd.as_fd(), flags).map_err(failure)?;
-                opened.as_fd()
+                export.open_file(object.fd.as_fd(), OFlags::WRONLY).map_err(failure)
             }
-            (None, FileKind::Directory) => return Err(Status::IsDirectory.into()),
-            (None, _) => return Err(Status::InvalidArgument.into()),
-        };
-        let truncate = || ftruncate(file, size_bytes);
-        let truncated = if kill_set_id {
-            as_caller(&unprivileged(caller), truncate)
-        } else {
-            as_caller(caller, truncate)
-        };
-        truncated.map_err(failure)
+            FileKind::Directory => Err(Status::IsDirectory.into()),
+            _ => Err(Status::InvalidArgument.into()),
+        }
     }
 
     /// setxattr(2), with its flags. The value may be empty, and have any bytes.
@@ -116,27 +111,51 @@ impl Mutator {
     }
 }
 
+/// Cuts a file that is open for writing, or makes it longer.
+fn truncate(
+    caller: &Caller,
+    file: BorrowedFd<'_>,
+    size_bytes: u64,
+    kill_set_id: bool,
+) -> Result<(), Failure> {
+    let truncate = || ftruncate(file, size_bytes);
+    let truncated = if kill_set_id {
+        as_caller(&unprivileged(caller), truncate)
+    } else {
+        as_caller(caller, truncate)
+    };
+    truncated.map_err(failure)
+}
+
 /// Sets what needs no open file. Owners first: giving a file away clears the set-id bits that a
 /// mode set along with it may have.
-fn set_by_path(object: &Object, set: &SetAttr) -> IoResult<()> {
+fn set_by_path(caller: &Caller, object: &Object, set: &SetAttr) -> Result<(), Failure> {
     let is_bare_kill = set.kill_set_id && set.size_bytes.is_none();
-    if set.uid.is_some() || set.gid.is_some() || is_bare_kill {
-        let (uid, gid) = (set.uid.map(Uid::from_raw), set.gid.map(Gid::from_raw));
-        chownat(&object.fd, c"", uid, gid, AtFlags::EMPTY_PATH)?;
-    }
-    if let Some(mode) = set.mode {
-        // An O_PATH descriptor has no fchmod.
-        let path = proc_path(object.fd.as_fd());
-        chmodat(CWD, path, Mode::from_raw_mode(mode & 0o7777), AtFlags::empty())?;
-    }
-    // Truncating has set the time already, and whoever may write need not be the owner.
+    let owner = set.uid.is_some() || set.gid.is_some() || is_bare_kill;
+    // Truncating sets the time, and whoever may write need not be the owner.
     let is_set = set.size_bytes.is_some() && set.mtime == Some(SetTime::Now);
     let mtime = if is_set { None } else { set.mtime };
-    if set.atime.is_some() || mtime.is_some() {
-        let times = Timestamps { last_access: time(set.atime), last_modification: time(mtime) };
-        utimensat(&object.fd, c"", &times, AtFlags::EMPTY_PATH)?;
+    let times = set.atime.is_some() || mtime.is_some();
+    if !owner && set.mode.is_none() && !times {
+        return Ok(());
     }
-    Ok(())
+    let set_all = || {
+        if owner {
+            let (uid, gid) = (set.uid.map(Uid::from_raw), set.gid.map(Gid::from_raw));
+            chownat(&object.fd, c"", uid, gid, AtFlags::EMPTY_PATH)?;
+        }
+        if let Some(mode) = set.mode {
+            // An O_PATH descriptor has no fchmod.
+            let path = proc_path(object.fd.as_fd());
+            chmodat(CWD, path, Mode::from_raw_mode(mode & 0o7777), AtFlags::empty())?;
+        }
+        if times {
+            let times = Timestamps { last_access: time(set.atime), last_modification: time(mtime) };
+            utimensat(&object.fd, c"", &times, AtFlags::EMPTY_PATH)?;
+        }
+        Ok(())
+    };
+    as_caller(caller, set_all).map_err(failure)
 }
 
 fn time(set: Option<SetTime>) -> Timespec {

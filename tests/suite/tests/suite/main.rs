@@ -21,6 +21,7 @@ mod model;
 mod mount;
 mod odd;
 mod open_files;
+mod open_limits;
 mod operations;
 mod outage;
 mod ownership;

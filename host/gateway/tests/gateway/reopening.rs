@@ -3,11 +3,14 @@
 use std::fs;
 
 use portcullis_core::Status;
+use portcullis_gateway::GatewayConfig;
+use portcullis_transport::IdentitySet;
 use portcullis_wire::message::{LockKind, LockSort, Mutation};
 use portcullis_wire::{Reply, Request};
 
-use crate::harness::{RunningBrick, serve, until};
+use crate::harness::{RunningBrick, Stand, any_port, serve, until};
 use crate::mount::{Mount, O_APPEND, O_RDWR, refused};
+use crate::relay::Relay;
 use crate::tree;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -111,4 +114,28 @@ async fn what_a_client_opens_again_takes_the_place_of_what_it_had_open() {
     let release = Request::Release { file, unlock };
     assert_eq!(mount.client.call(release).await, Ok(Reply::Done));
     other.setlk(theirs, other.lock(LockSort::Flock, LockKind::Write)).await.unwrap();
+}
+
+/// Its client does not learn of it, and never closes it. S-OPEN-3.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_opened_when_its_connection_is_lost_does_not_stay_open() {
+    let dir = tree::flat(1);
+    let path = dir.path().join("name-0");
+    let ids = IdentitySet::generate().unwrap();
+    let brick = RunningBrick::start(&ids, dir.path(), any_port());
+    let relay = Relay::start(brick.address).await;
+    let stand = Stand::start(ids, GatewayConfig::new(relay.address));
+    let mount = Mount::new(&stand).await;
+    let handle = mount.watch(mount.root, b"name-0").await.handle;
+    relay.drop_answers();
+    let connection = mount.client.0.clone();
+    let open = Request::Open { handle, flags: O_RDWR };
+    let opening = tokio::spawn(async move { connection.call(&open).await });
+    until("the brick has it open", async || (tree::open_here(&path) > 0).then_some(())).await;
+    mount.client.0.close("lost");
+    assert!(opening.await.unwrap().is_err());
+    until("the gateway knows", async || (stand.stats().await.connections == 1).then_some(())).await;
+    relay.mend();
+    let _back = Mount::again(&stand, mount.instance, mount.session).await;
+    until("it is closed", async || (tree::open_here(&path) == 0).then_some(())).await;
 }

@@ -58,10 +58,10 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, requires = "name")]
         args: Vec<String>,
     },
-    /// The whole-process tests on the largest trees of this machine, over and over.
+    /// The simulator and the whole-process tests in their full form: hours.
     Soak {
         /// How often.
-        #[arg(long, default_value_t = 3)]
+        #[arg(long, default_value_t = 1)]
         rounds: u32,
     },
 }

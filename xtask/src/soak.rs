@@ -1,15 +1,18 @@
-//! `cargo xtask soak`: the whole-process tests with the largest trees of this machine.
+//! `cargo xtask soak`: the long tests in their full form.
 
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use anyhow::Result;
 
 use crate::tally::Tally;
 use crate::{build, run, tools};
 
-/// Runs the suite `rounds` times with `PORTCULLIS_SOAK=1`, which lifts its bounds on tree sizes.
-/// Stops at the first round that fails.
+/// Seeds of the simulator in each round.
+const SEEDS: &str = "10000";
+
+/// Runs the simulator with many seeds, then the suite with `PORTCULLIS_SOAK=1`, which gives the long
+/// tests their full length, all of it `rounds` times. Stops at the first round that fails.
 pub(crate) fn soak(root: &Path, rounds: u32) -> Result<ExitCode> {
     build::all_components(root)?;
     build::build(root)?;
@@ -17,12 +20,20 @@ pub(crate) fn soak(root: &Path, rounds: u32) -> Result<ExitCode> {
     let mut tally = Tally::default();
     for round in 1..=rounds {
         eprintln!("\nround {round} of {rounds}");
-        let mut command = run::cargo(root, &["test", "--release", "-p", "portcullis-suite"]);
-        command.env("PORTCULLIS_SOAK", "1").args(["--", "--show-output"]);
-        tally.run(&format!("suite, round {round}"), &mut command)?;
+        let simulator = ["run", "--release", "--package", "portcullis-sim", "--", SEEDS];
+        run::run(&mut run::cargo(root, &simulator))?;
+        tally.run(&format!("suite, round {round}"), &mut suite(root))?;
         if !tally.is_good() {
             break;
         }
     }
     tally.report(run::in_ci())
+}
+
+/// One test after the other: full ones take the whole machine, and measure how soon things happen.
+fn suite(root: &Path) -> Command {
+    let mut suite = run::cargo(root, &["test", "--release", "--package", "portcullis-suite"]);
+    suite.env("PORTCULLIS_SOAK", "1");
+    suite.args(["--test", "suite", "--", "--show-output", "--test-threads", "1"]);
+    suite
 }

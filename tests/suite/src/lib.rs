@@ -62,7 +62,7 @@ pub fn guest(name: &str) -> PathBuf {
     policy(&format!("test/{name}"))
 }
 
-/// Whether the largest trees are wanted (`cargo xtask soak`).
+/// Whether the long tests are to have their full length, and trees their full size (`cargo xtask soak`).
 pub fn soaking() -> bool {
     std::env::var_os("PORTCULLIS_SOAK").is_some()
 }

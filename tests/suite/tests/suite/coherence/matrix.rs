@@ -136,11 +136,11 @@ impl Tally {
             *kinds.entry(stale.split(": saw").next().unwrap_or_default()).or_default() += 1;
         }
         let shown: String = self.stale.iter().take(5).cloned().collect();
+        assert!(self.stale.is_empty(), "{} stale: {kinds:#?}\n{shown}", self.stale.len());
         if soaking() {
             assert!(at(50).is_none_or(|median| median <= DIRECT_MEDIAN_LIMIT), "the median");
             assert!(at(100).is_none_or(|longest| longest <= DIRECT_LONGEST_LIMIT), "the longest");
         }
-        assert!(self.stale.is_empty(), "{} stale: {kinds:#?}\n{shown}", self.stale.len());
         assert!(
             self.telling * 3 > self.checks,
             "most changes are seen in no way: {}",

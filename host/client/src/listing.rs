@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use portcullis_core::position::advance;
-use portcullis_core::{Chunk, Handle};
+use portcullis_core::{Chunk, Handle, Status};
 use portcullis_transport::ReplyStream;
 use portcullis_wire::{ReplyFrame, Request};
 
@@ -11,7 +11,8 @@ use crate::error::ClientError;
 use crate::link::Link;
 
 /// The entries of one directory. A listing whose connection breaks goes on over a new one after
-/// the last entry it gave, so that no entry comes twice. Dropping it tells the gateway to stop.
+/// the last entry it gave, so that no entry comes twice; so does that of a mount while a server is
+/// away, for as long as any request waits. Dropping it tells the gateway to stop.
 #[derive(Debug)]
 pub struct Listing {
     link: Arc<Link>,
@@ -19,7 +20,8 @@ pub struct Listing {
     /// The cookies of the last entry given, one a brick.
     after: Vec<u64>,
     stream: ReplyStream,
-    /// Whether a chunk came over the present connection: one that brings nothing is not mended.
+    /// Whether a chunk came over the present connection: one that brings nothing is not mended, but
+    /// for a mount.
     progress: bool,
     end: Option<bool>,
 }
@@ -42,8 +44,16 @@ impl Listing {
         if self.end.is_some() {
             return Ok(None);
         }
+        let link = self.link.clone();
+        match link.within(self.go_on()).await {
+            Err(error) => self.fail(error),
+            next => next,
+        }
+    }
+
+    async fn go_on(&mut self) -> Result<Option<Chunk>, ClientError> {
         loop {
-            match self.link.next(&mut self.stream).await {
+            let error = match self.link.next(&mut self.stream).await {
                 Ok(ReplyFrame::Chunk(chunk)) => {
                     advance(&mut self.after, &chunk, chunk.count() - 1);
                     self.progress = true;
@@ -53,17 +63,18 @@ impl Listing {
                     self.end = Some(complete);
                     return Ok(None);
                 }
-                Err(ClientError::Lost { .. }) if self.progress => {
-                    self.progress = false;
-                    let request = Request::List { dir: self.dir, after: self.after.clone() };
-                    match self.link.stream(&request).await {
-                        Ok(stream) => self.stream = stream,
-                        Err(error) => return self.fail(error),
-                    }
-                }
-                Ok(other) => return self.fail(self.link.misplaced(&other)),
-                Err(error) => return self.fail(error),
+                Ok(other) => return Err(self.link.misplaced(&other)),
+                Err(error) => error,
+            };
+            let is_lost = matches!(error, ClientError::Lost { .. });
+            if error.status() == Status::Unavailable && self.link.persists() {
+                self.link.pause().await;
+            } else if !is_lost || !self.progress {
+                return Err(error);
             }
+            self.progress = false;
+            let request = Request::List { dir: self.dir, after: self.after.clone() };
+            self.stream = self.link.stream(&request).await?;
         }
     }
 

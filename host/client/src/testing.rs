@@ -39,6 +39,8 @@ pub(crate) struct Tree {
     pub(crate) together: Option<(usize, Barrier)>,
     /// Listings stop after their first chunk and keep silent.
     pub(crate) stops_after_a_chunk: bool,
+    /// So many listings more fail for want of a brick.
+    pub(crate) away: AtomicUsize,
     /// Attributes are never answered.
     pub(crate) silent: bool,
     /// Content of every file.
@@ -92,6 +94,10 @@ impl Tree {
 
     async fn list(&self, dir: usize, after: usize, mut reply: ReplySink) -> Result<(), PeerGone> {
         self.lists.lock().push(dir);
+        let less = |away: usize| away.checked_sub(1);
+        if self.away.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok() {
+            return reply.fail(Status::Unavailable).await;
+        }
         if let Some((parent, barrier)) = &self.together
             && self.nodes[*parent].children.contains(&dir)
         {

@@ -53,6 +53,25 @@ async fn a_listing_that_brings_nothing_over_a_new_connection_fails() {
     assert!(!listing.complete());
 }
 
+/// S-FAIL-2.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listing_of_a_mount_waits_for_a_server_that_is_away_and_one_of_a_command_does_not() {
+    let (tree, gateway, set, command) = serve(wide(35)).await;
+    let root = command.root().handle;
+    let mount = ClientOptions { watch: true, request_timeout_ms: 2_000 };
+    let mount = connect(&set, gateway.address, mount).await;
+    let first = async |client: &Client| {
+        client.list(&root, Vec::new()).await.expect("it starts").next().await
+    };
+    for (client, away, waits) in [(&mount, 3, true), (&mount, 1_000, false), (&command, 1, false)] {
+        tree.away.store(away, Ordering::Relaxed);
+        match first(client).await {
+            Ok(chunk) => assert!(waits && chunk.is_some_and(|chunk| chunk.count() > 0)),
+            Err(error) => assert_eq!((waits, error.status()), (false, Status::Unavailable)),
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_open_file_is_opened_again_after_a_restart_and_stale_when_it_is_gone() {
     let content = Bytes::from((0..5_000_u32).map(|byte| byte as u8).collect::<Vec<u8>>());

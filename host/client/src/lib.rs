@@ -14,6 +14,7 @@
 
 pub mod address;
 pub mod client;
+mod closing;
 mod dial;
 pub mod error;
 mod link;

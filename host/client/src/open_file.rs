@@ -17,14 +17,13 @@ use portcullis_core::limits::{READ_LEN_BYTES_MAX, WRITE_LEN_BYTES_MAX};
 use portcullis_core::{Attr, Entry, Handle, Status};
 use portcullis_transport::CallError;
 use portcullis_transport::call::misplaced;
-use portcullis_wire::message::{
-    Caller, Failure, Lock, LockKind, LockOwner, LockSort, Mutated, Mutation, SetAttr,
-};
+use portcullis_wire::message::{Caller, Failure, Lock, LockOwner, Mutated, Mutation, SetAttr};
 use portcullis_wire::{Reply, ReplyFrame, Request};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::warn;
 
+use crate::closing::release;
 use crate::error::ClientError;
 use crate::link::Link;
 use crate::mutate::{Ask, Changed, given_up};
@@ -562,47 +561,12 @@ impl Drop for Opening {
     }
 }
 
-fn done(link: &Link, reply: Reply) -> Result<(), ClientError> {
+/// Of an answer that has nothing to tell.
+pub(crate) fn done(link: &Link, reply: Reply) -> Result<(), ClientError> {
     match reply {
         Reply::Done => Ok(()),
         other => Err(link.misplaced(&ReplyFrame::Reply(other))),
     }
-}
-
-/// Gives back the locks that nobody else gives back, and closes the file; on another connection
-/// where one is lost meanwhile.
-async fn release(
-    link: &Link,
-    mut closed: Closed,
-    locks: &[Lock],
-    unlock: Option<LockOwner>,
-) -> Result<(), ClientError> {
-    loop {
-        let released = match link.session_for_closing().await {
-            Ok(Some(session)) => release_on(link, &session, &mut closed, locks, unlock).await,
-            Ok(None) => return Ok(()),
-            Err(error) => Err(error),
-        };
-        if let Some(released) = link.outcome_of_closing(released).await {
-            return released;
-        }
-    }
-}
-
-async fn release_on(
-    link: &Link,
-    session: &Session,
-    closed: &mut Closed,
-    locks: &[Lock],
-    unlock: Option<LockOwner>,
-) -> Result<(), ClientError> {
-    let Some(file) = closed.id_on(link, session).await? else { return Ok(()) };
-    for lock in locks.iter().filter(|lock| lock.sort == LockSort::Posix) {
-        let lock = Lock { kind: LockKind::Unlock, ..*lock };
-        // Closing the file is what matters.
-        let _ = link.call_on(session, &Request::Setlk { file, lock, wait: false }).await;
-    }
-    done(link, link.call_on(session, &Request::Release { file, unlock }).await?)
 }
 
 async fn read_on(session: &Session, request: Request) -> Result<Vec<Bytes>, CallError> {

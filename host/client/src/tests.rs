@@ -1,6 +1,7 @@
 //! Tests of the client against a gateway that misbehaves.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;

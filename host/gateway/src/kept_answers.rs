@@ -29,6 +29,7 @@ pub(crate) struct KeptAnswers {
 }
 
 /// What is to be done with an operation.
+#[expect(clippy::large_enum_variant, reason = "looked at once and taken apart")]
 pub(crate) enum Admitted {
     /// It is asked for the first time, or was not applied when it was.
     New,

@@ -225,7 +225,8 @@ impl Gateway {
         // Clients may answer from what they were told until their leases are over.
         let forgotten = volume.watching.grantor().sessions() == 0;
         let mut closing = JoinSet::new();
-        for brick in volume.bricks.all().iter().cloned() {
+        for brick in volume.bricks.all() {
+            let brick = brick.clone();
             closing.spawn(async move { brick.close(forgotten).await });
         }
         closing.join_all().await;

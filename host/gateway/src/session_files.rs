@@ -64,7 +64,7 @@ impl Session {
         };
         if self.is_gone() || self.is_superseded() {
             // Its client does not learn of it, and asks again where it goes on: nobody would close it.
-            release_at_brick(volume, brick.epoch, &[file]).await;
+            release_at_brick(link, brick.epoch, &[file]).await;
             return Err(Failure::new(Status::Unavailable, "the connection is lost"));
         }
         let open = OpenFile::new(handle, flags, AtBrick { epoch: brick.epoch, file });

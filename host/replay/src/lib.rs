@@ -1,6 +1,6 @@
 //! Traces replayed: what a policy would have made of requests that were recorded.
 //!
-//! [`formats`] reads a [`Trace`] from bytes, [`replay`] plays it to a [`Policy`] in a cache of some
+//! [`formats`] reads a [`Trace`] from bytes, [`replay()`] plays it to a [`Policy`] in a cache of some
 //! [`Capacity`] and counts an [`Outcome`]:
 //!
 //! - [`exact`]: the policy is asked for one victim at a time and knows of every use by then, as in the

@@ -135,148 +135,179 @@ fn fill(cache: &DentryCache<u32>, directory: &Directory, size: usize) {
     cache.finish_listing(0, ticket, true);
 }
 
-/// S-LIST-1, whatever the reader is answered from: this tier's memory, which learns what the tier
-/// changes, forgets what others change and loses what it has no room for; or a brick.
-#[test]
-fn what_exists_throughout_a_listing_is_delivered_exactly_once() {
-    let dir = handle(DIR);
-    let (mut from_memory, mut resumed, mut learnt_first) = (0, 0, 0);
-    for seed in 0..400 {
-        let mut random = fastrand::Rng::with_seed(seed);
-        let cache = cache(1 << 22);
+/// One cache, one directory and those who list it, as a seed has it.
+struct Play {
+    random: fastrand::Rng,
+    cache: DentryCache<u32>,
+    directory: Directory,
+    readers: Vec<Reader>,
+    /// Readings from memory, those of them that went on there, and those that went on elsewhere
+    /// after names that were learnt.
+    tally: [u32; 3],
+}
+
+impl Play {
+    fn new(seed: u64) -> Self {
         let mut directory =
             Directory { entries: BTreeMap::new(), versions: HashMap::new(), next_file: 0 };
         for number in 0..NAMES / 2 {
             directory.put(number);
         }
-        let mut readers: Vec<Reader> = Vec::new();
-        for step in 0..600 {
-            let context = format!("seed {seed} step {step}");
-            let number = random.u64(0..NAMES);
-            let name = name_of(number).into_bytes();
-            let present = directory.file_of(number);
-            let of_name = Change::Name { dir, name: name.clone() };
-            match random.u8(0..20) {
-                // Made, or put in place of another file; by this tier or by others.
-                kind @ 0..=2 => {
-                    let file = directory.put(number);
-                    if kind == 0 && random.u8(0..4) == 0 {
-                        cache.forget(&[of_name]);
-                    } else {
-                        let entry = directory.entry(file);
-                        let learnt = [Learnt::Entry { dir, name, entry }];
-                        cache.learn(0, cache.begin_mutation(), &[of_name], &learnt);
-                    }
-                }
-                kind @ 3..=4 if present.is_some() => {
-                    directory.entries.remove(&cookie_of(number));
-                    for reader in &mut readers {
-                        reader.throughout.remove(&name_of(number));
-                    }
-                    if kind == 3 && random.u8(0..4) == 0 {
-                        cache.forget(&[of_name]);
-                    } else {
-                        let learnt = [Learnt::Absent { dir, name }];
-                        cache.learn(0, cache.begin_mutation(), &[of_name], &learnt);
-                    }
-                }
-                kind @ 5..=7 => {
-                    let Some(file) = present else { continue };
-                    *directory.versions.get_mut(&file).expect("a file") += 1;
-                    let changes = [Change::Attr { handle: handle(file) }];
-                    if kind == 5 {
-                        let attr = directory.attr(file);
-                        let learnt = [Learnt::Attr { handle: handle(file), attr }];
-                        cache.learn(0, cache.begin_mutation(), &changes, &learnt);
-                    } else {
-                        cache.forget(&changes);
-                    }
-                }
-                8 | 9 => {
-                    let part = if random.u8(0..6) == 0 { Part::Body } else { Part::Attrs };
-                    site(&cache, part, random.usize(0..100))
-                        .into_iter()
-                        .for_each(|s| evict(&cache, s));
-                }
-                10 | 11 => fill(&cache, &directory, random.usize(1..40)),
-                12 => match cache.lookup(0, &dir, &name, || 0) {
-                    Answer::Hit(found) => {
-                        assert_eq!(
-                            Some(found),
-                            present.map(|file| directory.entry(file)),
-                            "{context}"
-                        );
-                    }
-                    Answer::Negative => assert_eq!(present, None, "{context}"),
-                    Answer::Lead(ticket) => {
-                        let filled = present.map(|file| Filled::Entry(directory.entry(file)));
-                        cache.fill(0, ticket, &filled.unwrap_or(Filled::Absent));
-                    }
-                    Answer::Joined | Answer::Busy => panic!("{context}"),
-                },
-                13 => {
-                    let Some(file) = present else { continue };
-                    match cache.getattr(0, &handle(file), || 0) {
-                        Answer::Hit(found) => assert_eq!(found, directory.attr(file), "{context}"),
-                        other => {
-                            let filled = Filled::Attr(directory.attr(file));
-                            cache.fill(0, lead(other), &filled);
-                        }
-                    }
-                }
-                14 if readers.len() < 4 => {
-                    let (position, got) = (Vec::new(), Vec::new());
-                    readers.push(Reader { position, got, throughout: directory.names() });
-                }
-                _ if !readers.is_empty() => {
-                    let at = random.usize(0..readers.len());
-                    let reader = &mut readers[at];
-                    let many = random.usize(1..6);
-                    let listed = cache.list(0, &dir, &reader.position);
-                    let is_over = match listed {
-                        Some(chunks) if random.u8(0..3) > 0 => {
-                            directory.check(&chunks, &context);
-                            from_memory += 1;
-                            resumed += u32::from(!reader.position.is_empty());
-                            chunks.iter().take(many).for_each(|listed| reader.take(&listed.chunk));
-                            chunks.len() <= many
-                        }
-                        _ => {
-                            let delivered = Delivered::of(&reader.position);
-                            learnt_first += u32::from(!delivered.is_empty());
-                            let after = of_bricks(&reader.position).first().copied();
-                            let rest = directory.chunks(after.unwrap_or(0), random.usize(1..20));
-                            for chunk in rest.iter().take(many) {
-                                let last = chunk.count() - 1;
-                                if let Some(left) = delivered.leave_out(chunk.clone()) {
-                                    reader.take(&left);
-                                }
-                                advance(&mut reader.position, chunk, last);
-                            }
-                            rest.len() <= many
-                        }
-                    };
-                    if is_over {
-                        readers.swap_remove(at).check(&context);
-                    }
-                }
-                _ => {}
-            }
-            if let Some(chunks) = cache.list(0, &dir, &[]) {
-                directory.check(&chunks, &context);
-                let names = chunks.iter().flat_map(|listed| {
-                    listed.chunk.entries().map(|e| String::from_utf8_lossy(e.name).into_owned())
-                });
-                let mut names: Vec<_> = names.collect();
-                names.sort();
-                let all: Vec<_> = directory.names().into_iter().collect();
-                assert_eq!(names, all, "{context}");
-            }
-        }
-        cache.invalidate_all();
-        let CacheCounters { used_bytes, entries, directories, objects, .. } = cache.counters();
-        assert_eq!((used_bytes, entries, directories, objects), (0, 0, 0, 0), "seed {seed}");
+        let (random, cache) = (fastrand::Rng::with_seed(seed), cache(1 << 22));
+        Self { random, cache, directory, readers: Vec::new(), tally: [0; 3] }
     }
+
+    fn step(&mut self, context: &str) {
+        let number = self.random.u64(0..NAMES);
+        match self.random.u8(0..20) {
+            0..=2 => self.put(number),
+            3..=4 => self.remove(number),
+            5..=7 => self.change_attr(number),
+            8 | 9 => self.evict(),
+            10 | 11 => fill(&self.cache, &self.directory, self.random.usize(1..40)),
+            12 => self.lookup(number, context),
+            13 => self.getattr(number, context),
+            14 if self.readers.len() < 4 => {
+                let (position, got) = (Vec::new(), Vec::new());
+                let throughout = self.directory.names();
+                self.readers.push(Reader { position, got, throughout });
+            }
+            _ if !self.readers.is_empty() => self.read(context),
+            _ => {}
+        }
+        self.check_whole(context);
+    }
+
+    /// A change of a name, by others where `learnt` is to be forgotten.
+    fn change_name(&mut self, name: Vec<u8>, learnt: Learnt) {
+        let of_name = Change::Name { dir: handle(DIR), name };
+        if self.random.u8(0..12) == 0 {
+            self.cache.forget(&[of_name]);
+        } else {
+            self.cache.learn(0, self.cache.begin_mutation(), &[of_name], &[learnt]);
+        }
+    }
+
+    /// Made, or put in place of another file.
+    fn put(&mut self, number: u64) {
+        let file = self.directory.put(number);
+        let (name, entry) = (name_of(number).into_bytes(), self.directory.entry(file));
+        let learnt = Learnt::Entry { dir: handle(DIR), name: name.clone(), entry };
+        self.change_name(name, learnt);
+    }
+
+    fn remove(&mut self, number: u64) {
+        if self.directory.entries.remove(&cookie_of(number)).is_none() {
+            return;
+        }
+        for reader in &mut self.readers {
+            reader.throughout.remove(&name_of(number));
+        }
+        let name = name_of(number).into_bytes();
+        self.change_name(name.clone(), Learnt::Absent { dir: handle(DIR), name });
+    }
+
+    fn change_attr(&mut self, number: u64) {
+        let Some(file) = self.directory.file_of(number) else { return };
+        *self.directory.versions.get_mut(&file).expect("a file") += 1;
+        let changes = [Change::Attr { handle: handle(file) }];
+        if self.random.u8(0..3) == 0 {
+            let learnt = [Learnt::Attr { handle: handle(file), attr: self.directory.attr(file) }];
+            self.cache.learn(0, self.cache.begin_mutation(), &changes, &learnt);
+        } else {
+            self.cache.forget(&changes);
+        }
+    }
+
+    fn evict(&mut self) {
+        let part = if self.random.u8(0..6) == 0 { Part::Body } else { Part::Attrs };
+        if let Some(site) = site(&self.cache, part, self.random.usize(0..100)) {
+            evict(&self.cache, site);
+        }
+    }
+
+    fn lookup(&mut self, number: u64, context: &str) {
+        let present = self.directory.file_of(number).map(|file| self.directory.entry(file));
+        match self.cache.lookup(0, &handle(DIR), name_of(number).as_bytes(), || 0) {
+            Answer::Hit(found) => assert_eq!(Some(found), present, "{context}"),
+            Answer::Negative => assert_eq!(present, None, "{context}"),
+            Answer::Lead(ticket) => {
+                self.cache.fill(0, ticket, &present.map_or(Filled::Absent, Filled::Entry));
+            }
+            Answer::Joined | Answer::Busy => panic!("{context}"),
+        }
+    }
+
+    fn getattr(&mut self, number: u64, context: &str) {
+        let Some(file) = self.directory.file_of(number) else { return };
+        let attr = self.directory.attr(file);
+        match self.cache.getattr(0, &handle(file), || 0) {
+            Answer::Hit(found) => assert_eq!(found, attr, "{context}"),
+            other => _ = self.cache.fill(0, lead(other), &Filled::Attr(attr)),
+        }
+    }
+
+    /// One reader goes on, from memory or at a brick.
+    fn read(&mut self, context: &str) {
+        let at = self.random.usize(0..self.readers.len());
+        let many = self.random.usize(1..6);
+        let from_memory = self.random.u8(0..3) > 0;
+        let reader = &mut self.readers[at];
+        let listed = self.cache.list(0, &handle(DIR), &reader.position).filter(|_| from_memory);
+        let is_over = if let Some(chunks) = listed {
+            self.directory.check(&chunks, context);
+            self.tally[0] += 1;
+            self.tally[1] += u32::from(!reader.position.is_empty());
+            chunks.iter().take(many).for_each(|listed| reader.take(&listed.chunk));
+            chunks.len() <= many
+        } else {
+            let delivered = Delivered::of(&reader.position);
+            self.tally[2] += u32::from(!delivered.is_empty());
+            let after = of_bricks(&reader.position).first().copied();
+            let rest = self.directory.chunks(after.unwrap_or(0), self.random.usize(1..20));
+            for chunk in rest.iter().take(many) {
+                if let Some(left) = delivered.leave_out(chunk.clone()) {
+                    reader.take(&left);
+                }
+                advance(&mut reader.position, chunk, chunk.count() - 1);
+            }
+            rest.len() <= many
+        };
+        if is_over {
+            self.readers.swap_remove(at).check(context);
+        }
+    }
+
+    /// What is listed from memory is what there is.
+    fn check_whole(&self, context: &str) {
+        let Some(chunks) = self.cache.list(0, &handle(DIR), &[]) else { return };
+        self.directory.check(&chunks, context);
+        let names = chunks.iter().flat_map(|listed| {
+            listed.chunk.entries().map(|e| String::from_utf8_lossy(e.name).into_owned())
+        });
+        let mut names: Vec<_> = names.collect();
+        names.sort();
+        let all: Vec<_> = self.directory.names().into_iter().collect();
+        assert_eq!(names, all, "{context}");
+    }
+}
+
+/// S-LIST-1, whatever the reader is answered from: this tier's memory, which learns what the tier
+/// changes, forgets what others change and loses what it has no room for; or a brick.
+#[test]
+fn what_exists_throughout_a_listing_is_delivered_exactly_once() {
+    let mut tally = [0; 3];
+    for seed in 0..400 {
+        let mut play = Play::new(seed);
+        for step in 0..600 {
+            play.step(&format!("seed {seed} step {step}"));
+        }
+        play.cache.invalidate_all();
+        let CacheCounters { used_bytes, entries, directories, objects, .. } = play.cache.counters();
+        assert_eq!((used_bytes, entries, directories, objects), (0, 0, 0, 0), "seed {seed}");
+        tally.iter_mut().zip(play.tally).for_each(|(all, one)| *all += one);
+    }
+    let [from_memory, resumed, learnt_first] = tally;
     assert!(from_memory > 5_000 && resumed > 1_000, "{from_memory} {resumed} from memory");
     assert!(learnt_first > 500, "{learnt_first} went on elsewhere after what was learnt");
 }

@@ -28,6 +28,7 @@ pub use verb::Verb;
 
 /// What a client asks a gateway, or a gateway a brick.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::large_enum_variant, reason = "one at a time, on its way; nobody keeps many")]
 pub enum Request {
     /// The first request of a connection: the root directory of the volume, and a session with a
     /// lease where `watch` is set. Answer: [`Reply::Attached`].

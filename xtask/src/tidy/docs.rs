@@ -151,7 +151,8 @@ fn carries(name: &str, id: &str, files: &[File]) -> Option<bool> {
     let test = format!("fn {}(", name.rsplit("::").next().unwrap_or(name));
     let above = |file: &&File| {
         let at = file.text.find(&test)?;
-        let above = file.text[..at].lines().rev();
+        // A test within a module is indented.
+        let above = file.text[..at].trim_end_matches(' ').lines().rev();
         let mut above = above.take_while(|line| !line.trim().is_empty());
         Some(above.any(|line| is_comment(line) && has_word(line, id)))
     };
@@ -211,7 +212,8 @@ mod tests {
             File { path: path.to_owned(), text: text.to_owned() },
             File {
                 path: "host/a/src/b.rs".to_owned(),
-                text: "/// It is there (S-A-1).\n#[test]\nfn there() {}\n\nfn bare() {}\n"
+                text: "/// It is there (S-A-1).\n#[test]\nfn there() {}\n\nfn bare() {}\n\nmod tests {\n    \
+                       /// S-A-1.\n    #[test]\n    fn indented() {}\n}\n"
                     .to_owned(),
             },
         ]
@@ -257,6 +259,7 @@ mod tests {
             ["there is no test `gone`"]
         );
         assert_eq!(found(SEMANTICS, &format!("{clause}Test: `a::there`\n")), [""; 0]);
+        assert_eq!(found(SEMANTICS, &format!("{clause}Test: `tests::indented`\n")), [""; 0]);
     }
 
     #[test]

@@ -51,7 +51,6 @@ mod tests {
     }
 
     /// S-VOLUME-1.
-    /// S-VOLUME-1.
     #[test]
     fn names_are_spread_evenly() {
         // The 99.99th percentile for 1 to 15 degrees of freedom.

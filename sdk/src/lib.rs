@@ -71,6 +71,7 @@ pub use portcullis_core::eviction::{
 };
 
 mod log;
+mod native;
 
 // The generated code names the SDK as a policy does.
 #[cfg(target_arch = "wasm32")]

@@ -79,7 +79,7 @@ impl Instance {
             capacity_bytes: limits.capacity_bytes,
             seed: limits.seed,
             max_events: POLICY_EVENTS_MAX as u32,
-            max_victims: POLICY_VICTIMS_MAX as u32,
+            max_answers: POLICY_VICTIMS_MAX as u32,
         };
         call(self.engine, &mut self.store, "init", |store| {
             self.policy.portcullis_policy_control().call_init(store, limits, config)

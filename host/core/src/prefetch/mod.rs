@@ -16,6 +16,7 @@
 
 pub mod crawl;
 mod dirs;
+mod packed;
 mod prefetcher;
 #[cfg(test)]
 mod simulation;
@@ -23,6 +24,7 @@ mod simulation;
 use std::str::FromStr;
 
 pub use crawl::Crawl;
+pub use packed::{Chosen, ClientId, Told, Want};
 pub use prefetcher::{Budget, Meeting, Order, PrefetchCounters, Prefetcher};
 
 /// A directory as a policy knows it. An id never stands for another directory.

@@ -1,0 +1,205 @@
+//! Events and answers as they cross into a component, which serves all clients of a gateway.
+//!
+//! A [`Told`] is an [`Event`] of a client, or its leaving; a [`Want`] is how much may be listed for a
+//! client now; a [`Chosen`] is an [`Answer`] about one. `wit/README.md` has the words. What must hold:
+//! ids of directories are those of one client, so that a component which mixes clients up names
+//! directories that the host does not know.
+
+use super::{Answer, DirId, Entry, Event, Loss};
+
+/// A client of the gateway. Its number is not used again before its leaving was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClientId(pub u32);
+
+/// What is told to a policy that serves several clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// Something that happened to a directory.
+    Event {
+        /// For whom.
+        client: ClientId,
+        /// What.
+        event: Event,
+    },
+    /// A client is gone: its directories are known no more.
+    Left {
+        /// Who.
+        client: ClientId,
+    },
+}
+
+/// How many directories may be listed ahead for a client in answer to one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Want {
+    /// For whom.
+    pub client: ClientId,
+    /// How many.
+    pub dirs: u32,
+}
+
+/// What a policy wants for one of several clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    /// For whom.
+    pub client: ClientId,
+    /// What.
+    pub answer: Answer,
+}
+
+impl Told {
+    /// Words of a packed event: `client << 32 | detail << 8 | kind`, directory, subdirectory.
+    pub const WORDS: usize = 3;
+
+    /// The packed form.
+    pub fn pack(&self) -> [u64; Self::WORDS] {
+        let (client, detail, kind, dir, subdir) = match *self {
+            Told::Event { client, event } => match event {
+                Event::Entered { dir, entry } => (client, entry as u8, 0, dir.0, 0),
+                Event::Subdir { dir, subdir } => (client, 0, 1, dir.0, subdir.0),
+                Event::Listed { dir } => (client, 0, 2, dir.0, 0),
+                Event::Lost { dir, loss } => (client, loss as u8, 3, dir.0, 0),
+            },
+            Told::Left { client } => (client, 0, 4, 0, 0),
+        };
+        [word(client, detail, kind), dir, subdir]
+    }
+
+    /// The event of a packed form, `None` where its kind or detail is unknown.
+    pub fn unpack(words: [u64; Self::WORDS]) -> Option<Self> {
+        let [head, dir, subdir] = words;
+        let (client, detail, kind) = parts(head);
+        let dir = DirId(dir);
+        let event = match kind {
+            0 => {
+                let entry = match detail {
+                    0 => Entry::Used,
+                    1 => Entry::Late,
+                    2 => Entry::Known,
+                    3 => Entry::Missed,
+                    _ => return None,
+                };
+                Event::Entered { dir, entry }
+            }
+            1 => Event::Subdir { dir, subdir: DirId(subdir) },
+            2 => Event::Listed { dir },
+            3 => {
+                let loss = match detail {
+                    0 => Loss::Known,
+                    1 => Loss::Failed,
+                    2 => Loss::Invalidated,
+                    3 => Loss::Dropped,
+                    _ => return None,
+                };
+                Event::Lost { dir, loss }
+            }
+            4 => return Some(Told::Left { client }),
+            _ => return None,
+        };
+        Some(Told::Event { client, event })
+    }
+}
+
+impl Want {
+    /// The packed form: `client << 32 | directories`.
+    pub fn pack(&self) -> u64 {
+        u64::from(self.client.0) << 32 | u64::from(self.dirs)
+    }
+
+    /// What a packed form says.
+    pub fn unpack(word: u64) -> Self {
+        Self { client: ClientId((word >> 32) as u32), dirs: word as u32 }
+    }
+}
+
+impl Chosen {
+    /// Words of a packed answer: `client << 32 | kind`, directory.
+    pub const WORDS: usize = 2;
+
+    /// The packed form.
+    pub fn pack(&self) -> [u64; Self::WORDS] {
+        let (kind, dir) = match self.answer {
+            Answer::List(dir) => (0, dir),
+            Answer::Cancel(dir) => (1, dir),
+            Answer::Forget(dir) => (2, dir),
+        };
+        [word(self.client, 0, kind), dir.0]
+    }
+
+    /// The answer of a packed form, `None` where its kind is unknown. Details are not looked at.
+    pub fn unpack(words: [u64; Self::WORDS]) -> Option<Self> {
+        let [head, dir] = words;
+        let (client, _, kind) = parts(head);
+        let dir = DirId(dir);
+        let answer = match kind {
+            0 => Answer::List(dir),
+            1 => Answer::Cancel(dir),
+            2 => Answer::Forget(dir),
+            _ => return None,
+        };
+        Some(Self { client, answer })
+    }
+}
+
+fn word(client: ClientId, detail: u8, kind: u8) -> u64 {
+    u64::from(client.0) << 32 | u64::from(detail) << 8 | u64::from(kind)
+}
+
+/// Client, detail of 24 bits, kind.
+fn parts(word: u64) -> (ClientId, u32, u8) {
+    (ClientId((word >> 32) as u32), (word >> 8) as u32 & 0xff_ffff, word as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLIENT: ClientId = ClientId(u32::MAX);
+    const DIR: DirId = DirId(u64::MAX);
+
+    fn every_event() -> Vec<Event> {
+        let entries = [Entry::Used, Entry::Late, Entry::Known, Entry::Missed];
+        let losses = [Loss::Known, Loss::Failed, Loss::Invalidated, Loss::Dropped];
+        let mut events = vec![Event::Subdir { dir: DIR, subdir: DirId(7) }];
+        events.push(Event::Listed { dir: DIR });
+        events.extend(entries.map(|entry| Event::Entered { dir: DIR, entry }));
+        events.extend(losses.map(|loss| Event::Lost { dir: DIR, loss }));
+        events
+    }
+
+    #[test]
+    fn what_is_packed_is_unpacked_the_same() {
+        let events = every_event().into_iter().map(|event| Told::Event { client: CLIENT, event });
+        for told in events.chain([Told::Left { client: CLIENT }]) {
+            assert_eq!(Told::unpack(told.pack()), Some(told));
+        }
+        for answer in [Answer::List(DIR), Answer::Cancel(DIR), Answer::Forget(DIR)] {
+            let chosen = Chosen { client: CLIENT, answer };
+            assert_eq!(Chosen::unpack(chosen.pack()), Some(chosen));
+        }
+        let want = Want { client: CLIENT, dirs: 3 };
+        assert_eq!(Want::unpack(want.pack()), want);
+    }
+
+    /// The words of `wit/README.md`.
+    #[test]
+    fn the_words_are_those_of_the_interface() {
+        let client = ClientId(5);
+        let event = Event::Lost { dir: DirId(9), loss: Loss::Invalidated };
+        assert_eq!(Told::Event { client, event }.pack(), [5 << 32 | 2 << 8 | 3, 9, 0]);
+        let event = Event::Subdir { dir: DirId(9), subdir: DirId(10) };
+        assert_eq!(Told::Event { client, event }.pack(), [5 << 32 | 1, 9, 10]);
+        assert_eq!(Told::Left { client }.pack(), [5 << 32 | 4, 0, 0]);
+        assert_eq!(Chosen { client, answer: Answer::Forget(DirId(9)) }.pack(), [5 << 32 | 2, 9]);
+        assert_eq!(Want { client, dirs: 64 }.pack(), 5 << 32 | 64);
+    }
+
+    #[test]
+    fn what_is_unknown_is_nothing() {
+        for head in [5, 255, 4 << 8, 0xff_ffff << 8, 4 << 8 | 3] {
+            assert_eq!(Told::unpack([head, 1, 1]), None, "{head:#x}");
+        }
+        for head in [3, 255] {
+            assert_eq!(Chosen::unpack([head, 1]), None, "{head:#x}");
+        }
+    }
+}

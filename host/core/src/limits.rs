@@ -130,7 +130,7 @@ pub const REPLAYS_MAX: usize = 256 * 1024;
 pub const POLICY_EVENTS_MAX: usize = 4096;
 /// Victims asked of an eviction policy in one call.
 pub const POLICY_VICTIMS_MAX: usize = 256;
-/// Answers of a prefetch policy in one call, for all clients.
+/// Answers of a prefetch policy in one call.
 pub const POLICY_PREFETCH_ANSWERS_MAX: usize = 2048;
 /// Rules of an inlining policy in one call.
 pub const POLICY_RULES_MAX: usize = 2048;

@@ -24,7 +24,7 @@ mod simulation;
 use std::str::FromStr;
 
 pub use crawl::Crawl;
-pub use packed::{Chosen, ClientId, Told, Want};
+pub use packed::{ClientId, Told};
 pub use prefetcher::{Budget, Meeting, Order, PrefetchCounters, Prefetcher};
 
 /// A directory as a policy knows it. An id never stands for another directory.

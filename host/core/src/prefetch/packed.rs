@@ -1,9 +1,8 @@
 //! Events and answers as they cross into a component, which serves all clients of a gateway.
 //!
-//! A [`Told`] is an [`Event`] of a client, or its leaving; a [`Want`] is how much may be listed for a
-//! client now; a [`Chosen`] is an [`Answer`] about one. `wit/README.md` has the words. What must hold:
-//! ids of directories are those of one client, so that a component which mixes clients up names
-//! directories that the host does not know.
+//! A [`Told`] is an [`Event`] of a client, or its leaving; [`Answer`]s are asked for client by client.
+//! `wit/README.md` has the words. What must hold: ids of directories are those of one client, so a
+//! directory is known only together with its client.
 
 use super::{Answer, DirId, Entry, Event, Loss};
 
@@ -26,24 +25,6 @@ pub enum Told {
         /// Who.
         client: ClientId,
     },
-}
-
-/// How many directories may be listed ahead for a client in answer to one call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Want {
-    /// For whom.
-    pub client: ClientId,
-    /// How many.
-    pub dirs: u32,
-}
-
-/// What a policy wants for one of several clients.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Chosen {
-    /// For whom.
-    pub client: ClientId,
-    /// What.
-    pub answer: Answer,
 }
 
 impl Told {
@@ -99,44 +80,28 @@ impl Told {
     }
 }
 
-impl Want {
-    /// The packed form: `client << 32 | directories`.
-    pub fn pack(&self) -> u64 {
-        u64::from(self.client.0) << 32 | u64::from(self.dirs)
-    }
-
-    /// What a packed form says.
-    pub fn unpack(word: u64) -> Self {
-        Self { client: ClientId((word >> 32) as u32), dirs: word as u32 }
-    }
-}
-
-impl Chosen {
-    /// Words of a packed answer: `client << 32 | kind`, directory.
+impl Answer {
+    /// Words of a packed answer: kind, directory.
     pub const WORDS: usize = 2;
 
     /// The packed form.
     pub fn pack(&self) -> [u64; Self::WORDS] {
-        let (kind, dir) = match self.answer {
-            Answer::List(dir) => (0, dir),
-            Answer::Cancel(dir) => (1, dir),
-            Answer::Forget(dir) => (2, dir),
-        };
-        [word(self.client, 0, kind), dir.0]
+        match *self {
+            Answer::List(dir) => [0, dir.0],
+            Answer::Cancel(dir) => [1, dir.0],
+            Answer::Forget(dir) => [2, dir.0],
+        }
     }
 
-    /// The answer of a packed form, `None` where its kind is unknown. Details are not looked at.
-    pub fn unpack(words: [u64; Self::WORDS]) -> Option<Self> {
-        let [head, dir] = words;
-        let (client, _, kind) = parts(head);
+    /// The answer of a packed form, `None` where its kind is unknown.
+    pub fn unpack([kind, dir]: [u64; Self::WORDS]) -> Option<Self> {
         let dir = DirId(dir);
-        let answer = match kind {
-            0 => Answer::List(dir),
-            1 => Answer::Cancel(dir),
-            2 => Answer::Forget(dir),
-            _ => return None,
-        };
-        Some(Self { client, answer })
+        match kind {
+            0 => Some(Answer::List(dir)),
+            1 => Some(Answer::Cancel(dir)),
+            2 => Some(Answer::Forget(dir)),
+            _ => None,
+        }
     }
 }
 
@@ -173,11 +138,8 @@ mod tests {
             assert_eq!(Told::unpack(told.pack()), Some(told));
         }
         for answer in [Answer::List(DIR), Answer::Cancel(DIR), Answer::Forget(DIR)] {
-            let chosen = Chosen { client: CLIENT, answer };
-            assert_eq!(Chosen::unpack(chosen.pack()), Some(chosen));
+            assert_eq!(Answer::unpack(answer.pack()), Some(answer));
         }
-        let want = Want { client: CLIENT, dirs: 3 };
-        assert_eq!(Want::unpack(want.pack()), want);
     }
 
     /// The words of `wit/README.md`.
@@ -189,8 +151,7 @@ mod tests {
         let event = Event::Subdir { dir: DirId(9), subdir: DirId(10) };
         assert_eq!(Told::Event { client, event }.pack(), [5 << 32 | 1, 9, 10]);
         assert_eq!(Told::Left { client }.pack(), [5 << 32 | 4, 0, 0]);
-        assert_eq!(Chosen { client, answer: Answer::Forget(DirId(9)) }.pack(), [5 << 32 | 2, 9]);
-        assert_eq!(Want { client, dirs: 64 }.pack(), 5 << 32 | 64);
+        assert_eq!(Answer::Forget(DirId(9)).pack(), [2, 9]);
     }
 
     #[test]
@@ -198,8 +159,6 @@ mod tests {
         for head in [5, 255, 4 << 8, 0xff_ffff << 8, 4 << 8 | 3] {
             assert_eq!(Told::unpack([head, 1, 1]), None, "{head:#x}");
         }
-        for head in [3, 255] {
-            assert_eq!(Chosen::unpack([head, 1]), None, "{head:#x}");
-        }
+        assert_eq!(Answer::unpack([3, 1]), None);
     }
 }

@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_listing_sends_nothing_along_and_a_search_everything() {
-        let rules = after(&[&[stat(1, 100_000, 0), stat(2, 100_000, 100_000)]]);
+        let rules = after(&[&[stat(1, 10_000, 0), stat(2, 10_000, 10_000)]]);
         let listing = rule_of(&rules, ClassId(1)).expect("a rule");
         assert!(listing < 2_000, "{listing}");
         assert_eq!(rule_of(&rules, ClassId(2)), Some(INLINE_BYTES_MAX));

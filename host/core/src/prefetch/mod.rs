@@ -6,8 +6,8 @@
 //!   of it, and has the cache that they go into;
 //! - the [`Prefetcher`] gives directories their ids, keeps to the [`Budget`], counts what came of
 //!   each listing ahead, and carries events and answers between the host and the policy;
-//! - a **policy** ([`PrefetchPolicy`]) chooses. There are two: [`Nothing`], and [`Crawl`], which
-//!   recognises the walk of a tree.
+//! - a **policy** ([`PrefetchPolicy`]) chooses. There are three: [`Nothing`]; [`Statahead`], which goes
+//!   ahead within one directory; and [`Crawl`], which recognises the walk of a tree.
 //!
 //! What a policy sees and answers are numbers alone, so that it may as well be a component.
 //!
@@ -20,12 +20,14 @@ mod packed;
 mod prefetcher;
 #[cfg(test)]
 mod simulation;
+pub mod statahead;
 
 use std::str::FromStr;
 
 pub use crawl::Crawl;
 pub use packed::{ClientId, Told};
 pub use prefetcher::{Budget, Meeting, Order, PrefetchCounters, Prefetcher};
+pub use statahead::Statahead;
 
 /// A directory as a policy knows it. An id never stands for another directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -111,9 +113,6 @@ pub enum Answer {
 /// The implementor must: keep what it remembers within a fixed multiple of the ids that it has not
 /// forgotten; forget ids that it has done with; and do the same for the same events and times.
 pub trait PrefetchPolicy: Send {
-    /// The name by which it is known.
-    fn name(&self) -> &'static str;
-
     /// Takes a batch of events. `now_ms` is monotonic, from an arbitrary start.
     fn on_events(&mut self, now_ms: u64, events: &[Event]);
 
@@ -125,11 +124,12 @@ pub trait PrefetchPolicy: Send {
 #[derive(Debug, Default)]
 pub struct Nothing;
 
-impl PrefetchPolicy for Nothing {
-    fn name(&self) -> &'static str {
-        PrefetchChoice::Nothing.name()
-    }
+impl Nothing {
+    /// Name by which the policy is known.
+    pub const NAME: &str = "none";
+}
 
+impl PrefetchPolicy for Nothing {
     fn on_events(&mut self, _now_ms: u64, _events: &[Event]) {}
 
     fn propose(&mut self, _now_ms: u64, _want: usize, _answers: &mut Vec<Answer>) {}
@@ -140,6 +140,8 @@ impl PrefetchPolicy for Nothing {
 pub enum PrefetchChoice {
     /// [`Nothing`].
     Nothing,
+    /// [`Statahead`].
+    Statahead,
     /// [`Crawl`].
     #[default]
     Crawl,
@@ -149,8 +151,9 @@ impl PrefetchChoice {
     /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Nothing => "none",
-            Self::Crawl => "crawl",
+            Self::Nothing => Nothing::NAME,
+            Self::Statahead => Statahead::NAME,
+            Self::Crawl => Crawl::NAME,
         }
     }
 
@@ -158,6 +161,7 @@ impl PrefetchChoice {
     pub fn policy(self) -> Box<dyn PrefetchPolicy> {
         match self {
             Self::Nothing => Box::new(Nothing),
+            Self::Statahead => Box::<Statahead>::default(),
             Self::Crawl => Box::<Crawl>::default(),
         }
     }
@@ -167,8 +171,9 @@ impl FromStr for PrefetchChoice {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        let mut known = [Self::Nothing, Self::Crawl].into_iter();
+        let mut known = [Self::Nothing, Self::Statahead, Self::Crawl].into_iter();
         let found = known.find(|choice| choice.name() == name);
-        found.ok_or_else(|| format!("{name} is no prefetch policy: there are none and crawl"))
+        let what = || format!("{name} is no prefetch policy: there are none, statahead and crawl");
+        found.ok_or_else(what)
     }
 }

@@ -45,7 +45,8 @@ impl Told {
         [word(client, detail, kind), dir, subdir]
     }
 
-    /// The event of a packed form, `None` where its kind or detail is unknown.
+    /// The event of a packed form, `None` where its kind is unknown. An unknown detail of a known kind
+    /// tells the least that it can: that the directory is known, or is no more.
     pub fn unpack(words: [u64; Self::WORDS]) -> Option<Self> {
         let [head, dir, subdir] = words;
         let (client, detail, kind) = parts(head);
@@ -55,9 +56,8 @@ impl Told {
                 let entry = match detail {
                     0 => Entry::Used,
                     1 => Entry::Late,
-                    2 => Entry::Known,
                     3 => Entry::Missed,
-                    _ => return None,
+                    _ => Entry::Known,
                 };
                 Event::Entered { dir, entry }
             }
@@ -68,8 +68,7 @@ impl Told {
                     0 => Loss::Known,
                     1 => Loss::Failed,
                     2 => Loss::Invalidated,
-                    3 => Loss::Dropped,
-                    _ => return None,
+                    _ => Loss::Dropped,
                 };
                 Event::Lost { dir, loss }
             }
@@ -155,8 +154,19 @@ mod tests {
     }
 
     #[test]
+    fn an_unknown_detail_tells_the_least() {
+        let client = ClientId(0);
+        for detail in [4, 0xff_ffff] {
+            let event = Event::Entered { dir: DirId(1), entry: Entry::Known };
+            assert_eq!(Told::unpack([detail << 8, 1, 0]), Some(Told::Event { client, event }));
+            let event = Event::Lost { dir: DirId(1), loss: Loss::Dropped };
+            assert_eq!(Told::unpack([detail << 8 | 3, 1, 0]), Some(Told::Event { client, event }));
+        }
+    }
+
+    #[test]
     fn what_is_unknown_is_nothing() {
-        for head in [5, 255, 4 << 8, 0xff_ffff << 8, 4 << 8 | 3] {
+        for head in [5, 255] {
             assert_eq!(Told::unpack([head, 1, 1]), None, "{head:#x}");
         }
         assert_eq!(Answer::unpack([3, 1]), None);

@@ -362,7 +362,10 @@ impl std::fmt::Debug for Prefetcher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { under_way, held, counters, .. } = self;
         let mut shown = f.debug_struct("Prefetcher");
-        shown.field("policy", &self.policy.name()).field("under_way", under_way);
-        shown.field("held", held).field("counters", counters).finish_non_exhaustive()
+        shown
+            .field("under_way", under_way)
+            .field("held", held)
+            .field("counters", counters)
+            .finish_non_exhaustive()
     }
 }

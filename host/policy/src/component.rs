@@ -18,8 +18,19 @@ use crate::guest::readable;
 const PACKAGE: &str = "portcullis:policy/";
 /// What the host gives.
 const IMPORTS: &[&str] = &["log"];
-/// What an eviction policy must have.
-const EXPORTS: &[&str] = &["control", "eviction"];
+
+/// What a component is for.
+pub(crate) struct World {
+    /// What it is, with its article, before the word policy.
+    kind: &'static str,
+    /// What it must have.
+    exports: &'static [&'static str],
+}
+
+/// What decides what leaves the cache.
+pub(crate) const EVICTION: World = World { kind: "an eviction", exports: &["control", "eviction"] };
+/// What decides what is listed ahead.
+pub(crate) const PREFETCH: World = World { kind: "a prefetch", exports: &["control", "prefetch"] };
 
 /// A component that names nothing we do not have.
 pub(crate) struct Compiled {
@@ -28,12 +39,16 @@ pub(crate) struct Compiled {
     pub(crate) digest: String,
 }
 
-/// Inspects and compiles.
-pub(crate) fn compile(engine: &Engine, bytes: &[u8]) -> Result<Compiled, Refusal> {
+/// Inspects and compiles what is for `world`.
+pub(crate) fn compile(
+    engine: &Engine,
+    world: &World,
+    bytes: &[u8],
+) -> Result<Compiled, Refusal> {
     if bytes.len() > POLICY_COMPONENT_LEN_BYTES_MAX {
         return Err(Refusal::TooLarge);
     }
-    check(&Names::read(bytes)?)?;
+    check(world, &Names::read(bytes)?)?;
     let component = Component::from_binary(&engine.wasmtime, bytes)
         .map_err(|error| Refusal::Compile(format!("{error:#}")))?;
     Ok(Compiled { component, digest: hexadecimal(&Sha256::digest(bytes)) })
@@ -41,13 +56,14 @@ pub(crate) fn compile(engine: &Engine, bytes: &[u8]) -> Result<Compiled, Refusal
 
 /// What a component imports and exports at its outside.
 #[derive(Default)]
-struct Names<'a> {
-    imports: Vec<&'a str>,
-    exports: Vec<&'a str>,
+pub(crate) struct Names<'a> {
+    pub(crate) imports: Vec<&'a str>,
+    pub(crate) exports: Vec<&'a str>,
 }
 
 impl<'a> Names<'a> {
-    fn read(bytes: &'a [u8]) -> Result<Self, Refusal> {
+    /// Reads the bytes to their end.
+    pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, Refusal> {
         if !bytes.starts_with(b"\0asm") {
             let reason = "it does not begin as WebAssembly does";
             return Err(Refusal::NotAComponent(reason.to_owned()));
@@ -80,7 +96,7 @@ impl<'a> Names<'a> {
     }
 }
 
-fn check(names: &Names<'_>) -> Result<(), Refusal> {
+fn check(world: &World, names: &Names<'_>) -> Result<(), Refusal> {
     for name in names.imports.iter().chain(&names.exports) {
         if let Some((_, version)) = name.strip_prefix(PACKAGE).and_then(|name| name.split_once('@'))
         {
@@ -93,11 +109,14 @@ fn check(names: &Names<'_>) -> Result<(), Refusal> {
             return Err(Refusal::Import { import: readable(name) });
         }
     }
-    let missing = EXPORTS
+    let missing = world
+        .exports
         .iter()
         .find(|export| !names.exports.iter().any(|name| interface(name) == Some(export)));
     match missing {
-        Some(export) => Err(Refusal::Export { export: format!("{PACKAGE}{export}") }),
+        Some(export) => {
+            Err(Refusal::Export { export: format!("{PACKAGE}{export}"), kind: world.kind })
+        }
         None => Ok(()),
     }
 }

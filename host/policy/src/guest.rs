@@ -8,7 +8,7 @@ use portcullis_core::limits::{
 };
 use wasmtime::{ResourceLimiter, UpdateDeadline};
 
-use crate::bindings::portcullis::policy::log;
+use crate::bindings::log;
 use crate::cpu::thread_cpu_ns;
 
 /// The data of a store.
@@ -153,6 +153,7 @@ pub(crate) fn readable(message: &str) -> String {
 mod tests {
     use super::*;
 
+    /// H-8.
     #[test]
     fn words_are_cut_at_a_character_and_keep_to_one_line() {
         assert_eq!(readable("a\nb\u{1b}[31mc"), "a b [31mc");
@@ -162,6 +163,7 @@ mod tests {
         assert!(cut.ends_with("ä…"));
     }
 
+    /// H-8.
     #[test]
     fn a_second_has_so_many_lines() {
         let mut log = Log::new("talkative".into());

@@ -1,13 +1,14 @@
-//! Eviction policies as WebAssembly components: loaded, limited, driven, replaced when they fail.
-//! The only crate that names wasmtime.
+//! Policies as WebAssembly components: loaded, limited, driven, replaced when they fail. The only
+//! crate that names wasmtime.
 //!
 //! A policy is loaded first ([`LoadedPolicy::load`], or [`CompiledPolicy::load`] where one component is
 //! loaded again and again) and then started ([`EvictionDriver::start`]):
 //!
 //! - [`component`] inspects the bytes (size, imports, interface version) and compiles them with
 //!   the one [`engine`], whose [`ticker`] interrupts what runs too long;
-//! - [`instance`] is a component at work: one store, limits and log in [`guest`], one deadline a
-//!   call; [`bindings`] is what the generated code needs of `wit/`;
+//! - [`sandbox`] is a component in a store of its own: limits and log in [`guest`], one deadline a
+//!   call; [`instance`] is an eviction policy; [`bindings`] is what the
+//!   generated code needs of `wit/`;
 //! - [`loaded`] is a policy ready to work, of whichever kind; [`builtin`] is the one inside this
 //!   binary;
 //! - [`driver`] owns the thread, [`runner`] does its work: events in, victims out, and the native
@@ -27,6 +28,7 @@ mod guest;
 mod instance;
 mod loaded;
 mod runner;
+mod sandbox;
 mod status;
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@ use portcullis_core::eviction::{Event, EvictionPolicy, ObjectId, PolicyLimits};
 use portcullis_core::limits::{POLICY_COMPONENT_LEN_BYTES_MAX, POLICY_THREAD_STACK_BYTES};
 
 use crate::builtin;
-use crate::component::{Compiled, compile};
+use crate::component::{Compiled, EVICTION, compile};
 use crate::engine::Engine;
 use crate::error::{Fault, PolicyError, Refusal};
 use crate::instance::Instance;
@@ -57,7 +57,7 @@ impl CompiledPolicy {
     /// What is wrong with it.
     pub fn open(path: &Path) -> Result<Self, PolicyError> {
         let name = path.display().to_string();
-        let open = || compile(Engine::shared()?, &read(path)?);
+        let open = || compile(Engine::shared()?, &EVICTION, &read(path)?);
         match on_deep_stack(open)? {
             Ok(compiled) => Ok(Self { name, compiled }),
             Err(refusal) => Err(refusal.of(&name)),
@@ -80,7 +80,7 @@ impl CompiledPolicy {
 }
 
 /// Policies want a deep stack, and the caller's may be a shallow one.
-fn on_deep_stack<T: Send>(
+pub(crate) fn on_deep_stack<T: Send>(
     work: impl FnOnce() -> Result<T, Refusal> + Send,
 ) -> Result<Result<T, Refusal>, PolicyError> {
     thread::scope(|scope| {
@@ -116,7 +116,7 @@ impl LoadedPolicy {
             PolicyChoice::Bytes { name, bytes, config } => (name, bytes, config),
         };
         let load = || {
-            let compiled = compile(Engine::shared()?, &bytes)?;
+            let compiled = compile(Engine::shared()?, &EVICTION, &bytes)?;
             Self::start(&name, &compiled, &config, limits)
         };
         on_deep_stack(load)?.map_err(|refusal| refusal.of(&name))
@@ -196,7 +196,7 @@ impl Policy {
 }
 
 /// Reads a file, but no more of it than a component may have.
-fn read(path: &Path) -> Result<Vec<u8>, Refusal> {
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Refusal> {
     // Asked before it is opened, which would wait where it is a pipe.
     let metadata = std::fs::metadata(path).map_err(Refusal::Unreadable)?;
     if !metadata.is_file() {

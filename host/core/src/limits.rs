@@ -152,6 +152,9 @@ pub const PREFETCH_WALKS_MAX: usize = 8;
 /// Directories of all walks of one client that are known and still to come; of what comes beyond
 /// nothing is fetched ahead.
 pub const PREFETCH_DIRS_MAX: usize = 16 * 1024;
+/// Events of one client that wait for a prefetch policy; beyond it the policy is told of that client
+/// from its next directory on.
+pub const PREFETCH_EVENTS_MAX: usize = 64 * 1024;
 /// Directories that one mount lists ahead at once.
 pub const PREFETCH_REQUESTS_MAX: usize = 128;
 /// Directories that a gateway lists ahead at a brick at once, for all clients.

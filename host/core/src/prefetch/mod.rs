@@ -23,10 +23,11 @@ mod simulation;
 pub mod statahead;
 
 use std::str::FromStr;
+use std::sync::Arc;
 
 pub use crawl::Crawl;
 pub use packed::{ClientId, Told};
-pub use prefetcher::{Budget, Meeting, Order, PrefetchCounters, Prefetcher};
+pub use prefetcher::{Answered, Budget, Meeting, Order, PrefetchCounters, Prefetcher};
 pub use statahead::Statahead;
 
 /// A directory as a policy knows it. An id never stands for another directory.
@@ -118,6 +119,20 @@ pub trait PrefetchPolicy: Send {
 
     /// Adds what it wants now to `answers`, with at most `want` directories to be listed.
     fn propose(&mut self, now_ms: u64, want: usize, answers: &mut Vec<Answer>);
+}
+
+/// The engine of one client, as the driver of a policy sees it that works for several of them.
+pub trait PrefetchHost: Send + Sync {
+    /// As [`Prefetcher::drain`]; `None`, once, where all that was told before is void, since too much
+    /// had come together to be told.
+    fn drain(&self, events: &mut Vec<Event>) -> Option<usize>;
+
+    /// As [`Prefetcher::answer`]; what is to be done is done.
+    fn answer(self: Arc<Self>, want: usize, answers: &[Answer]) -> Answered;
+
+    /// Another policy is at work from now on, and knows nothing: that of the driver, or a native
+    /// one, which this engine makes and asks itself. As [`Prefetcher::restart`].
+    fn restart(self: Arc<Self>, native: Option<PrefetchChoice>);
 }
 
 /// The policy that fetches nothing ahead.

@@ -66,19 +66,18 @@ use std::time::Duration;
 use portcullis_core::cache::CacheConfig;
 use portcullis_core::eviction::PolicyLimits;
 use portcullis_core::limits::{BRICKS_MAX, CACHE_BYTES_MIN};
-use portcullis_core::prefetch::PrefetchChoice;
-use portcullis_policy::{EvictionDriver, LoadedPolicy};
+use portcullis_policy::{EvictionDriver, LoadedPolicy, LoadedPrefetch, PrefetchDriver};
 use portcullis_transport::{Identity, Server};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-pub use portcullis_policy::PolicyChoice;
+pub use portcullis_policy::{PolicyChoice, PrefetchPolicyChoice};
 
 pub use crate::error::GatewayError;
 
-use crate::ahead::AheadShared;
+use crate::ahead::{AheadShared, budget_bytes};
 use crate::brick_link::BrickLink;
 use crate::bricks::Bricks;
 use crate::clock::Clock;
@@ -108,7 +107,7 @@ pub struct GatewayConfig {
     /// What decides what leaves the cache.
     pub eviction: PolicyChoice,
     /// What is listed at the brick before a client asks for it.
-    pub prefetch: PrefetchChoice,
+    pub prefetch: PrefetchPolicyChoice,
     /// Where health and metrics are served over HTTP; nowhere if `None`.
     pub admin: Option<SocketAddr>,
     /// How long a brick may take for an answer, or for the next part of one.
@@ -125,7 +124,7 @@ impl GatewayConfig {
             cache_bytes: CACHE_BYTES_DEFAULT,
             max_age_ms: MAX_AGE_MS_DEFAULT,
             eviction: PolicyChoice::default(),
-            prefetch: PrefetchChoice::default(),
+            prefetch: PrefetchPolicyChoice::default(),
             admin: None,
             brick_timeout_ms: BRICK_TIMEOUT_MS_DEFAULT,
         }
@@ -143,7 +142,7 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Loads the eviction policy and listens; clients are served once [`Gateway::serve`] runs. The
+    /// Loads the policies and listens; clients are served once [`Gateway::serve`] runs. The
     /// brick need not be there yet. Call it within a tokio runtime.
     ///
     /// # Errors
@@ -164,6 +163,8 @@ impl Gateway {
         let (capacity_bytes, max_age_ms) = (config.cache_bytes, config.max_age_ms);
         let limits = PolicyLimits { capacity_bytes, seed: random() };
         let policy = LoadedPolicy::load(config.eviction, limits)?;
+        let ahead_limits = PolicyLimits { capacity_bytes: budget_bytes(capacity_bytes), ..limits };
+        let prefetch = LoadedPrefetch::load(config.prefetch, ahead_limits)?;
         let server = Server::bind(config.listen, identity)?;
         let address = server.local_addr().map_err(GatewayError::LocalAddress)?;
         let admin = config.admin.map(bind_admin).transpose()?;
@@ -180,7 +181,8 @@ impl Gateway {
         let cache = Arc::new(Cache::new(cache));
         let driver = EvictionDriver::start(cache.clone(), policy);
         let driver = Arc::new(driver.map_err(GatewayError::PolicyThread)?);
-        let ahead = AheadShared::new(config.prefetch, random());
+        let prefetch = PrefetchDriver::start(prefetch).map_err(GatewayError::PolicyThread)?;
+        let ahead = AheadShared::new(Arc::new(prefetch), random());
         let volume = Arc::new(Volume::new(cache, bricks, ahead, capacity_bytes, clock));
         let observer = Arc::new(Observer::new(volume.clone(), driver.clone()));
         Ok(Self { server, address, admin, volume, observer, driver })
@@ -230,7 +232,11 @@ impl Gateway {
             closing.spawn(async move { brick.close(forgotten).await });
         }
         closing.join_all().await;
-        let _ = tokio::task::spawn_blocking(move || driver.stop()).await;
+        let stop_policies = move || {
+            driver.stop();
+            volume.ahead.driver().stop();
+        };
+        let _ = tokio::task::spawn_blocking(stop_policies).await;
     }
 }
 

@@ -7,12 +7,14 @@
 //! - [`component`] inspects the bytes (size, imports, interface version) and compiles them with
 //!   the one [`engine`], whose [`ticker`] interrupts what runs too long;
 //! - [`sandbox`] is a component in a store of its own: limits and log in [`guest`], one deadline a
-//!   call; [`instance`] is an eviction policy; [`bindings`] is what the
+//!   call; [`instance`] and [`prefetch_instance`] are what each kind has; [`bindings`] is what the
 //!   generated code needs of `wit/`;
 //! - [`loaded`] is a policy ready to work, of whichever kind; [`builtin`] is the one inside this
 //!   binary;
 //! - [`driver`] owns the thread, [`runner`] does its work: events in, victims out, and the native
-//!   policy in place of one that failed; [`status`] is what everybody else may see of it.
+//!   policy in place of one that failed; [`status`] is what everybody else may see of it;
+//! - [`prefetch_driver`] does the same for prefetch, where one component serves all clients
+//!   ([`prefetch_clients`]); [`prefetch_policy`] is one that is loaded, [`prefetch_status`] what is seen.
 //!
 //! What must hold: no request waits for a policy; nothing a component does harms the host or stops
 //! the driver; a store that trapped is never entered again.
@@ -27,6 +29,11 @@ mod error;
 mod guest;
 mod instance;
 mod loaded;
+mod prefetch_clients;
+mod prefetch_driver;
+mod prefetch_instance;
+mod prefetch_policy;
+mod prefetch_status;
 mod runner;
 mod sandbox;
 mod status;
@@ -37,4 +44,8 @@ mod ticker;
 pub use driver::EvictionDriver;
 pub use error::{Fault, PolicyError, Refusal};
 pub use loaded::{CompiledPolicy, LoadedPolicy, PolicyChoice};
+pub use prefetch_clients::PrefetchClient;
+pub use prefetch_driver::PrefetchDriver;
+pub use prefetch_policy::{LoadedPrefetch, PrefetchPolicyChoice};
+pub use prefetch_status::PrefetchStatus;
 pub use status::{EvictionStatus, PolicyKind};

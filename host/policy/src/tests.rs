@@ -1,9 +1,15 @@
 //! Policies at work, good and bad, for a host that keeps its books.
 
 mod guests;
+mod deadlines;
+mod flat;
 mod host;
+mod misdeeds;
 mod misfits;
 mod misuse;
+mod mutations;
+mod numbers;
+mod prefetch;
 mod work;
 
 use std::path::PathBuf;
@@ -38,6 +44,11 @@ fn until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
         assert!(Instant::now() < deadline, "waited in vain for {what}");
         pause(Duration::from_millis(1));
     }
+}
+
+/// Lets another thread run where there are few processors.
+fn pause_for_others() {
+    std::thread::yield_now();
 }
 
 #[expect(clippy::disallowed_methods, reason = "between two looks at a condition")]

@@ -74,9 +74,6 @@ pub mod testing;
 #[doc(hidden)]
 pub mod words;
 
-// The generated code names the SDK as a policy does.
-#[cfg(target_arch = "wasm32")]
-extern crate self as portcullis_sdk;
 #[cfg(target_arch = "wasm32")]
 #[doc(hidden)]
 pub mod component;

@@ -2,9 +2,14 @@
 
 use crate::error::CliError;
 
+mod build;
+mod inspect;
+mod kind;
+mod new;
 mod replay;
+mod test;
 
-/// Work with eviction policies
+/// Work with policies
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -13,11 +18,19 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
+    New(new::Arguments),
+    Build(build::Arguments),
+    Inspect(inspect::Arguments),
+    Test(test::Arguments),
     Replay(replay::Arguments),
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), CliError> {
     match arguments.command {
+        Command::New(arguments) => new::run(&arguments),
+        Command::Build(arguments) => build::run(&arguments),
+        Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Test(arguments) => test::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
     }
 }

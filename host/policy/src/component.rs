@@ -15,12 +15,14 @@ use crate::error::Refusal;
 use crate::guest::readable;
 
 /// Where the interfaces of policies come from.
-const PACKAGE: &str = "portcullis:policy/";
+pub(crate) const PACKAGE: &str = "portcullis:policy/";
 /// What the host gives.
 const IMPORTS: &[&str] = &["log"];
 
 /// What a component is for.
 pub(crate) struct World {
+    /// Its interface.
+    pub(crate) name: &'static str,
     /// What it is, with its article, before the word policy.
     kind: &'static str,
     /// What it must have.
@@ -28,9 +30,15 @@ pub(crate) struct World {
 }
 
 /// What decides what leaves the cache.
-pub(crate) const EVICTION: World = World { kind: "an eviction", exports: &["control", "eviction"] };
+pub(crate) const EVICTION: World = World { name: "eviction", kind: "an eviction", exports: &["control", "eviction"] };
 /// What decides what is listed ahead.
-pub(crate) const PREFETCH: World = World { kind: "a prefetch", exports: &["control", "prefetch"] };
+pub(crate) const PREFETCH: World = World { name: "prefetch", kind: "a prefetch", exports: &["control", "prefetch"] };
+
+/// What decides what content travels along.
+pub(crate) const INLINING: World =
+    World { name: "inlining", kind: "an inlining", exports: &["control", "inlining"] };
+/// All of them.
+const WORLDS: &[&World] = &[&EVICTION, &PREFETCH, &INLINING];
 
 /// A component that names nothing we do not have.
 pub(crate) struct Compiled {
@@ -54,6 +62,15 @@ pub(crate) fn compile(
     Ok(Compiled { component, digest: hexadecimal(&Sha256::digest(bytes)) })
 }
 
+/// Inspects and compiles what is for any world; tells for which.
+pub(crate) fn compile_any(
+    engine: &Engine,
+    bytes: &[u8],
+) -> Result<(Compiled, &'static World), Refusal> {
+    let world = Names::read(bytes)?.world();
+    Ok((compile(engine, world, bytes)?, world))
+}
+
 /// What a component imports and exports at its outside.
 #[derive(Default)]
 pub(crate) struct Names<'a> {
@@ -62,6 +79,12 @@ pub(crate) struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
+    /// The world that it is for; the first one where it is for none, which then says what is missing.
+    fn world(&self) -> &'static World {
+        let has = |name| self.exports.iter().any(|export| interface(export) == Some(name));
+        WORLDS.iter().find(|world| has(world.name)).unwrap_or(&WORLDS[0])
+    }
+
     /// Reads the bytes to their end.
     pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, Refusal> {
         if !bytes.starts_with(b"\0asm") {

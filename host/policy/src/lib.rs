@@ -16,6 +16,9 @@
 //! - [`prefetch_driver`] does the same for prefetch, where one component serves all clients
 //!   ([`prefetch_clients`]); [`prefetch_policy`] is one that is loaded, [`prefetch_status`] what is seen.
 //!
+//! Authors of policies see the same: [`words`] is a component of any kind at work in words, [`inspect`] what
+//! one says of itself.
+//!
 //! What must hold: no request waits for a policy; nothing a component does harms the host or stops
 //! the driver; a store that trapped is never entered again.
 
@@ -27,6 +30,7 @@ mod driver;
 mod engine;
 mod error;
 mod guest;
+pub mod inspect;
 mod instance;
 mod loaded;
 mod prefetch_clients;
@@ -40,6 +44,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 mod ticker;
+mod words;
 
 pub use driver::EvictionDriver;
 pub use error::{Fault, PolicyError, Refusal};
@@ -49,3 +54,4 @@ pub use prefetch_driver::PrefetchDriver;
 pub use prefetch_policy::{LoadedPrefetch, PrefetchPolicyChoice};
 pub use prefetch_status::PrefetchStatus;
 pub use status::{EvictionStatus, PolicyKind};
+pub use words::{CompiledWords, WordsPolicy};

@@ -61,6 +61,11 @@ impl Sandbox {
         enter(store).map_err(|error| fault(name, &error, store.data_mut().denied.take()))
     }
 
+    /// Bytes of memory that it has taken.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.store.data().memory_bytes
+    }
+
     /// Takes what the component said of itself, and calls it by its name from now on.
     pub(crate) fn introduce(&mut self, name: &str, version: &str) -> Result<(), Refusal> {
         let of_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';

@@ -4,6 +4,8 @@
 //! It runs in the same [`sandbox`](crate::sandbox) as a policy at work, with the same limits. What must
 //! hold: after a fault it is not called again, which the one who calls sees to.
 
+use std::path::Path;
+
 use portcullis_core::eviction::PolicyLimits;
 use portcullis_core::limits::POLICY_EVENTS_MAX;
 use wasmtime::Store;
@@ -14,7 +16,7 @@ use crate::component::{Compiled, World, compile_any};
 use crate::engine::Engine;
 use crate::error::{Fault, PolicyError, Refusal};
 use crate::guest::{Guest, readable};
-use crate::loaded::on_deep_stack;
+use crate::loaded::{on_deep_stack, read};
 use crate::sandbox::Sandbox;
 
 /// A component that accepted its configuration.
@@ -74,6 +76,16 @@ struct Functions {
 }
 
 impl CompiledWords {
+    /// Reads, checks and compiles the component in a file.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn open(path: &Path) -> Result<Self, PolicyError> {
+        let name = path.display().to_string();
+        let bytes = read(path).map_err(|refusal| refusal.of(&name))?;
+        Self::compile(&name, &bytes)
+    }
+
     /// Checks and compiles a component; `name` is what to call it in errors.
     ///
     /// # Errors

@@ -25,6 +25,7 @@ mod open_limits;
 mod operations;
 mod outage;
 mod ownership;
+mod policies;
 mod posix;
 mod prefetch;
 mod programs;

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use wasmparser::{Encoding, Parser, Payload};
 use wasmtime::component::Component;
 
-use crate::bindings::VERSION;
+use crate::bindings::{VERSION, VERSIONS};
 use crate::engine::Engine;
 use crate::error::Refusal;
 use crate::guest::readable;
@@ -30,9 +30,11 @@ pub(crate) struct World {
 }
 
 /// What decides what leaves the cache.
-pub(crate) const EVICTION: World = World { name: "eviction", kind: "an eviction", exports: &["control", "eviction"] };
+pub(crate) const EVICTION: World =
+    World { name: "eviction", kind: "an eviction", exports: &["control", "eviction"] };
 /// What decides what is listed ahead.
-pub(crate) const PREFETCH: World = World { name: "prefetch", kind: "a prefetch", exports: &["control", "prefetch"] };
+pub(crate) const PREFETCH: World =
+    World { name: "prefetch", kind: "a prefetch", exports: &["control", "prefetch"] };
 
 /// What decides what content travels along.
 pub(crate) const INLINING: World =
@@ -48,11 +50,7 @@ pub(crate) struct Compiled {
 }
 
 /// Inspects and compiles what is for `world`.
-pub(crate) fn compile(
-    engine: &Engine,
-    world: &World,
-    bytes: &[u8],
-) -> Result<Compiled, Refusal> {
+pub(crate) fn compile(engine: &Engine, world: &World, bytes: &[u8]) -> Result<Compiled, Refusal> {
     if bytes.len() > POLICY_COMPONENT_LEN_BYTES_MAX {
         return Err(Refusal::TooLarge);
     }
@@ -157,7 +155,8 @@ fn check_version(found: &str) -> Result<(), Refusal> {
         let Version { major, minor, .. } = Version::parse(version).ok()?;
         Some(if major == 0 { (0, minor) } else { (major, 0) })
     };
-    if track(found).is_some() && track(found) == track(VERSION) {
+    let is_known = |ours: &&str| track(found).is_some() && track(found) == track(ours);
+    if VERSIONS.iter().any(is_known) {
         return Ok(());
     }
     Err(Refusal::Version { found: readable(found), ours: VERSION })

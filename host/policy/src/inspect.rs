@@ -1,6 +1,5 @@
 //! What a file says of itself, whether this host takes it or not.
 
-
 use std::path::Path;
 
 use crate::component::{Names, PACKAGE};

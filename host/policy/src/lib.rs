@@ -7,8 +7,8 @@
 //! - [`component`] inspects the bytes (size, imports, interface version) and compiles them with
 //!   the one [`engine`], whose [`ticker`] interrupts what runs too long;
 //! - [`sandbox`] is a component in a store of its own: limits and log in [`guest`], one deadline a
-//!   call; [`instance`] and [`prefetch_instance`] are what each kind has; [`bindings`] is what the
-//!   generated code needs of `wit/`;
+//!   call; [`instance`] and [`prefetch_instance`] are what each kind has; [`eviction_calls`] has an
+//!   adapter for each version of the interface, [`bindings`] what is generated from `wit/`;
 //! - [`loaded`] is a policy ready to work, of whichever kind; [`builtin`] is the one inside this
 //!   binary;
 //! - [`driver`] owns the thread, [`runner`] does its work: events in, victims out, and the native
@@ -29,10 +29,13 @@ mod cpu;
 mod driver;
 mod engine;
 mod error;
+mod eviction_calls;
 mod guest;
 pub mod inspect;
 mod instance;
 mod loaded;
+#[cfg(test)]
+mod older;
 mod prefetch_clients;
 mod prefetch_driver;
 mod prefetch_instance;

@@ -54,7 +54,7 @@ pub fn encode(module: &[u8]) -> Result<Vec<u8>, EncodeError> {
     let component = ComponentEncoder::default()
         .validate(true)
         .module(module)
-        .and_then(|mut encoder| encoder.encode())
+        .and_then(|encoder| encoder.encode())
         .map_err(|error| EncodeError::Unfit(format!("{error:#}")))?;
     let decoded = wit_component::decode(&component)
         .map_err(|error| EncodeError::Unfit(format!("{error:#}")))?;
@@ -99,11 +99,7 @@ pub fn describe(module: &mut Vec<u8>, kind: &str) -> Result<(), EncodeError> {
 ///
 /// # Errors
 /// What is wrong with the module, or with a file.
-pub fn encode_file(
-    module: &Path,
-    kind: Option<&str>,
-    component: &Path,
-) -> Result<(), EncodeError> {
+pub fn encode_file(module: &Path, kind: Option<&str>, component: &Path) -> Result<(), EncodeError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |source| EncodeError::File { path, source }

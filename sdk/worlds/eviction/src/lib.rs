@@ -3,9 +3,9 @@
 
 #![cfg(target_arch = "wasm32")]
 
+pub use bindings::export_policy;
 pub use bindings::exports::portcullis::policy::{control, eviction};
 pub use bindings::portcullis::policy::log;
-pub use bindings::export_policy;
 
 /// Generated.
 #[allow(

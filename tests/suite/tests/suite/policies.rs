@@ -87,7 +87,9 @@ fn a_new_project_builds_and_passes_its_tests_as_it_stands() {
     let hits: Vec<u64> = printed
         .lines()
         .take(2)
-        .map(|line| serde_json::from_str::<Value>(line).expect(line)["hits"].as_u64().expect("hits"))
+        .map(|line| {
+            serde_json::from_str::<Value>(line).expect(line)["hits"].as_u64().expect("hits")
+        })
         .collect();
     assert!(hits[0] > hits[1], "a second chance is better than none here: {hits:?}");
     // A defect of the author's is told by the tests of the project.
@@ -159,7 +161,10 @@ fn a_policy_that_traps_fails_the_test() {
     let output = author(dir.path(), &["test", &component]);
     let stdout = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{stdout}");
-    assert!(stdout.contains("FAILED its answers keep to the interface: seed 1: on-events"), "{stdout}");
+    assert!(
+        stdout.contains("FAILED its answers keep to the interface: seed 1: on-events"),
+        "{stdout}"
+    );
     assert!(stdout.contains("trapped in on-events"), "{stdout}");
 }
 

@@ -59,11 +59,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), CliError> {
 }
 
 /// Builds the project in `dir`; answers where the component is.
-pub(super) fn build(
-    dir: &Path,
-    output: Option<&Path>,
-    offline: bool,
-) -> Result<PathBuf, CliError> {
+pub(super) fn build(dir: &Path, output: Option<&Path>, offline: bool) -> Result<PathBuf, CliError> {
     let mut cargo = cargo(dir, offline)?;
     cargo.args(["build", "--quiet", "--lib", "--target", WASM_TARGET, "--profile", PROFILE]);
     cargo.args(["--message-format", "json-render-diagnostics"]);

@@ -21,10 +21,50 @@ const PREFETCH: &str = include_str!("../../../../../sdk/templates/prefetch.rs");
 const INLINING: &str = include_str!("../../../../../sdk/templates/inlining.rs");
 /// Names that a crate cannot have, or that would hide one of Rust's own.
 const TAKEN: &[&str] = &[
-    "alloc", "as", "async", "await", "break", "const", "continue", "core", "crate", "dyn", "else",
-    "enum", "extern", "false", "fn", "for", "gen", "if", "impl", "in", "let", "loop", "match", "mod",
-    "move", "mut", "portcullis-core", "portcullis-sdk", "proc-macro", "pub", "ref", "return", "self",
-    "static", "std", "struct", "super", "test", "trait", "true", "type", "unsafe", "use", "where",
+    "alloc",
+    "as",
+    "async",
+    "await",
+    "break",
+    "const",
+    "continue",
+    "core",
+    "crate",
+    "dyn",
+    "else",
+    "enum",
+    "extern",
+    "false",
+    "fn",
+    "for",
+    "gen",
+    "if",
+    "impl",
+    "in",
+    "let",
+    "loop",
+    "match",
+    "mod",
+    "move",
+    "mut",
+    "portcullis-core",
+    "portcullis-sdk",
+    "proc-macro",
+    "pub",
+    "ref",
+    "return",
+    "self",
+    "static",
+    "std",
+    "struct",
+    "super",
+    "test",
+    "trait",
+    "true",
+    "type",
+    "unsafe",
+    "use",
+    "where",
     "while",
 ];
 
@@ -94,7 +134,9 @@ fn check(name: &str) -> Result<(), CliError> {
         return Err(CliError::Said(format!("{name:?} {what}")));
     }
     if TAKEN.contains(&name) {
-        return Err(CliError::Said(format!("{name} means something else in Rust: name it otherwise")));
+        return Err(CliError::Said(format!(
+            "{name} means something else in Rust: name it otherwise"
+        )));
     }
     Ok(())
 }

@@ -61,11 +61,7 @@ pub(super) fn run(compiled: &CompiledWords, config: &[u8]) -> Result<Checked, Cl
     let check = |title, failure, detail| Check { title, failure, detail };
     let (kind, seeds) = (kind.name(), SEEDS.len());
     let checks = vec![
-        check(
-            "it starts",
-            None,
-            format!("{kind} policy {name} {}", described.version()),
-        ),
+        check("it starts", None, format!("{kind} policy {name} {}", described.version())),
         check("its answers keep to the interface", proper, format!("{seeds} seeds, {calls} calls")),
         check("it does the same for the same events", twice, format!("{seeds} seeds, twice each")),
         check("it bears events that it does not know", odd, format!("{seeds} seeds")),

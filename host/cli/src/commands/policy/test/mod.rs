@@ -104,11 +104,13 @@ fn own_tests(dir: &Path, offline: bool, transcripts: &str) -> Result<Check, CliE
     let mut cargo = build::cargo(dir, offline)?;
     cargo.args(["test", "--quiet"]).env(TRANSCRIPTS, file.path()).stdin(Stdio::null());
     let output = cargo.output();
-    let output = output.map_err(|source| CliError::System { what: "cargo cannot be run", source })?;
+    let output =
+        output.map_err(|source| CliError::System { what: "cargo cannot be run", source })?;
     let failure = (!output.status.success()).then(|| {
         let told = [output.stdout, output.stderr].concat();
         let told = String::from_utf8_lossy(&told).into_owned();
-        let line = told.lines().find(|line| line.contains("not the same") || line.contains("error"));
+        let line =
+            told.lines().find(|line| line.contains("not the same") || line.contains("error"));
         // All of it is shown, since only the author can tell what matters.
         let _ = std::io::stderr().write_all(told.as_bytes());
         line.unwrap_or("see above").trim().to_owned()

@@ -47,7 +47,7 @@ pub enum Refusal {
     NotAComponent(String),
     /// It is WebAssembly, but a plain module.
     #[error(
-        "is a WebAssembly module and not a component: `cargo xtask build` shows how to encode one"
+        "is a WebAssembly module and not a component: `portcullis policy build` makes one of it"
     )]
     Module,
     /// It wants something that policies do not get.

@@ -40,9 +40,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), CliError> {
     let path = &arguments.path;
     let component = match (arguments.kind, &arguments.output) {
         (Some(kind), Some(output)) => {
-            encode_file(path, Some(kind.kind().name()), output).map_err(|error| {
-                CliError::Said(format!("{} does not become a policy: {error}", path.display()))
-            })?;
+            encode_file(path, Some(kind.kind().name()), output)
+                .map_err(|error| CliError::Said(format!("{}: {error}", path.display())))?;
             output.clone()
         }
         _ if path.is_file() => {
@@ -81,9 +80,8 @@ pub(super) fn build(dir: &Path, output: Option<&Path>, offline: bool) -> Result<
         let failed = |source| CliError::Local { path: parent.to_owned(), source };
         std::fs::create_dir_all(parent).map_err(failed)?;
     }
-    encode_file(&module, None, &component).map_err(|error| {
-        CliError::Said(format!("{} does not become a policy: {error}", dir.display()))
-    })?;
+    encode_file(&module, None, &component)
+        .map_err(|error| CliError::Said(format!("{}: {error}", dir.display())))?;
     Ok(component)
 }
 

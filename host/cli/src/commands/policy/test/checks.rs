@@ -58,6 +58,10 @@ pub(super) fn run(compiled: &CompiledWords, config: &[u8]) -> Result<Checked, Cl
         let (strange, _) = drill(seed, Events::Odd)?;
         odd = odd.or_else(|| strange.err().map(|Failed(what)| of(seed, &what)));
     }
+    if transcripts.is_empty() {
+        // Nothing was compared.
+        twice = twice.or_else(|| Some("no seed is got through with".to_owned()));
+    }
     let check = |title, failure, detail| Check { title, failure, detail };
     let (kind, seeds) = (kind.name(), SEEDS.len());
     let checks = vec![

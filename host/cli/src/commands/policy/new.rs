@@ -1,8 +1,8 @@
 //! `portcullis policy new`: a project that builds and passes its tests as it stands.
 //!
 //! The templates are those of `sdk/templates`. The project names the SDK by its path in a checkout of
-//! Portcullis, and takes that checkout's `Cargo.lock`, so that it builds without a network wherever
-//! Portcullis itself does.
+//! Portcullis, and takes over which versions and which compiler that checkout is built with, so that it
+//! builds without a network wherever Portcullis itself does.
 
 use std::fs;
 use std::io;
@@ -19,6 +19,8 @@ const README: &str = include_str!("../../../../../sdk/templates/README.md.in");
 const EVICTION: &str = include_str!("../../../../../sdk/templates/eviction.rs");
 const PREFETCH: &str = include_str!("../../../../../sdk/templates/prefetch.rs");
 const INLINING: &str = include_str!("../../../../../sdk/templates/inlining.rs");
+/// Files of the checkout that a project takes over: it is compiled as that is.
+const LIKE_THE_CHECKOUT: &[&str] = &["Cargo.lock", "rust-toolchain.toml"];
 /// Names that a crate cannot have, or that would hide one of Rust's own.
 const TAKEN: &[&str] = &[
     "alloc",
@@ -112,10 +114,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), CliError> {
     write(&dir.join("README.md"), &fill(README))?;
     write(&dir.join(".gitignore"), "/target\n")?;
     write(&dir.join("src/lib.rs"), template)?;
-    let lock = sdk.join("../Cargo.lock");
-    if lock.is_file() {
-        let copy = dir.join("Cargo.lock");
-        fs::copy(&lock, &copy).map_err(local(&copy))?;
+    for name in LIKE_THE_CHECKOUT {
+        let original = sdk.join("..").join(name);
+        if original.is_file() {
+            let copy = dir.join(name);
+            fs::copy(&original, &copy).map_err(local(&copy))?;
+        }
     }
     let mut output = Output::stdout()?;
     let shown = dir.display();

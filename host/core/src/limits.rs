@@ -213,6 +213,10 @@ pub const POLICY_STRIKES_MS: u64 = 60_000;
 /// How long the native policy works after the first fault within that time before a fresh instance of
 /// the component is tried; twice as long after each further one.
 pub const POLICY_REBUILD_MS: u64 = 500;
+/// Events that are kept of what a component was told last, for when it fails.
+pub const POLICY_EVIDENCE_EVENTS_MAX: usize = 64 * 1024;
+/// Files with such events that are kept.
+pub const POLICY_EVIDENCE_FILES_MAX: usize = 16;
 /// Components that are remembered as quarantined; beyond it the oldest are forgotten.
 pub const POLICY_QUARANTINED_MAX: usize = 64;
 
@@ -258,6 +262,7 @@ const _: () = assert!(RESERVE_MAX <= POLICY_VICTIMS_MAX);
 const _: () = assert!(POLICY_VICTIMS_MAX * size_of::<u64>() < POLICY_ANSWER_LEN_BYTES_MAX);
 const _: () = assert!(POLICY_STACK_BYTES_MAX * 4 <= POLICY_THREAD_STACK_BYTES);
 const _: () = assert!(POLICY_LESSON_EVENTS <= POLICY_EVENTS_MAX);
+const _: () = assert!(POLICY_EVENTS_MAX < POLICY_EVIDENCE_EVENTS_MAX);
 const _: () = assert!(CACHE_SHARDS.is_power_of_two());
 const _: () = assert!(BRICKS_MAX <= u64::BITS as usize);
 const _: () = assert!(PREFETCH_REQUESTS_MAX * 2 <= REQUESTS_IN_FLIGHT_MAX as usize);

@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use portcullis_core::eviction::{EvictionHost, PolicyLimits};
 
-use crate::codes::CodeCache;
+use crate::codes::{CodeCache, private_dir};
 use crate::compiler::Compiler;
 use crate::component::sha256;
-use crate::driver::EvictionDriver;
+use crate::driver::{DriverOptions, EvictionDriver};
 use crate::error::{PolicyError, Refusal};
 use crate::loaded::{CompiledPolicy, LoadedPolicy, PolicyChoice, PolicyLoader};
 use crate::saved::SavedPolicies;
@@ -85,25 +85,28 @@ impl PolicyControl {
     pub fn start(host: Arc<dyn EvictionHost>, setup: PolicySetup) -> Result<Self, PolicyError> {
         let PolicySetup { choice, limits, recovery, compiler, state } = setup;
         let at = |path: PathBuf| move |source| PolicyError::State { path, source };
-        let (mut codes, mut saved) = (None, None);
+        let (mut codes, mut saved, mut evidence) = (None, None, None);
         if let Some(state) = state {
             let (compiled, policies) = (state.join("compiled"), state.join("policies"));
+            let faults = state.join("faults");
+            private_dir(&faults).map_err(at(faults.clone()))?;
+            evidence = Some(faults);
             codes = Some(CodeCache::open(compiled.clone()).map_err(at(compiled))?);
             saved = Some(SavedPolicies::open(policies.clone()).map_err(at(policies))?);
         }
         let loader = PolicyLoader::new(compiler, codes);
-        let (start, refusal) = restored(saved.as_ref(), &loader, limits);
-        let (choice, loaded, is_panic) = match start {
+        let Restored { policy, is_panic, refusal } = restored(saved.as_ref(), &loader, limits);
+        let (choice, loaded) = match policy {
             Some(restored) => restored,
             None => {
                 // What is in a file now may be something else later.
                 let choice =
                     if choice == PolicyChoice::BuiltIn { choice } else { choice.read()? };
                 let loaded = loader.compile(choice.clone())?.load(limits)?;
-                (choice, loaded, false)
+                (choice, loaded)
             }
         };
-        let driver = EvictionDriver::start_with(host, loaded, recovery);
+        let driver = EvictionDriver::start_with(host, loaded, DriverOptions { recovery, evidence });
         let driver = Arc::new(driver.map_err(PolicyError::Thread)?);
         let chosen = Chosen { active: choice, previous: None, is_panic };
         let control = Self {
@@ -304,22 +307,32 @@ impl PolicyControl {
 /// What was given, compiled, and loaded or not.
 type Candidate = (PolicyChoice, CompiledPolicy, Result<LoadedPolicy, PolicyError>);
 
-/// The policy that was active before a restart, or why it cannot be.
+/// What is left of before a restart.
+#[derive(Default)]
+struct Restored {
+    policy: Option<(PolicyChoice, LoadedPolicy)>,
+    is_panic: bool,
+    /// Why there is no policy although there was one.
+    refusal: Option<String>,
+}
+
 fn restored(
     saved: Option<&SavedPolicies>,
     loader: &PolicyLoader,
     limits: PolicyLimits,
-) -> (Option<(PolicyChoice, LoadedPolicy, bool)>, Option<String>) {
+) -> Restored {
     let (choice, is_panic) = match saved.map(SavedPolicies::restore) {
-        None | Some(Ok(None)) => return (None, None),
-        Some(Ok(Some(restored))) => restored,
-        Some(Err(damage)) => return (None, Some(damage)),
+        None | Some(Ok(None)) => return Restored::default(),
+        Some(Ok(Some((choice, is_panic)))) => (choice, is_panic),
+        Some(Err(damage)) => return Restored { refusal: Some(damage), ..Restored::default() },
     };
-    match loader.compile(choice.clone()).and_then(|compiled| compiled.load(limits)) {
-        Ok(loaded) => {
-            tracing::info!("the policy of before the restart: {}", loaded.identity);
-            (Some((choice, loaded, is_panic)), None)
-        }
-        Err(error) => (None, Some(error.to_string())),
+    let loaded = choice.and_then(|choice| {
+        let compiled = loader.compile(choice.clone()).map_err(|error| error.to_string())?;
+        let loaded = compiled.load(limits).map_err(|error| error.to_string())?;
+        Ok((choice, loaded))
+    });
+    match loaded {
+        Ok(policy) => Restored { policy: Some(policy), is_panic, refusal: None },
+        Err(refusal) => Restored { policy: None, is_panic, refusal: Some(refusal) },
     }
 }

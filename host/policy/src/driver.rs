@@ -7,6 +7,7 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -27,6 +28,15 @@ use crate::strikes::Recovery;
 /// Rest after work. A full reserve lasts longer than this.
 const REST: Duration = Duration::from_micros(500);
 
+/// How a driver deals with components that fail.
+#[derive(Clone, Debug, Default)]
+pub struct DriverOptions {
+    /// When they are tried again.
+    pub recovery: Recovery,
+    /// A directory where it is kept what they were asked last; nowhere if `None`.
+    pub evidence: Option<PathBuf>,
+}
+
 /// A policy at work, which may be exchanged for another one.
 pub struct EvictionDriver {
     board: Arc<Board>,
@@ -41,22 +51,23 @@ impl EvictionDriver {
     /// # Errors
     /// The system gives no thread.
     pub fn start(host: Arc<dyn EvictionHost>, policy: LoadedPolicy) -> io::Result<Self> {
-        Self::start_with(host, policy, Recovery::default())
+        Self::start_with(host, policy, DriverOptions::default())
     }
 
-    /// As [`EvictionDriver::start`], with other rules for components that fail.
+    /// As [`EvictionDriver::start`], with options.
     ///
     /// # Errors
     /// The system gives no thread.
     pub fn start_with(
         host: Arc<dyn EvictionHost>,
         policy: LoadedPolicy,
-        recovery: Recovery,
+        options: DriverOptions,
     ) -> io::Result<Self> {
+        let DriverOptions { recovery, evidence } = options;
         let board = Arc::new(Board::new(policy.identity.clone(), recovery));
         tracing::info!("eviction policy: {}", policy.identity);
         let (signal, mailbox) = (Arc::<Signal>::default(), Arc::<Mailbox>::default());
-        let runner = Runner::new(host.clone(), policy, board.clone(), mailbox.clone());
+        let runner = Runner::new(host.clone(), policy, board.clone(), mailbox.clone(), evidence);
         let (theirs, wakers, mail) = (signal.clone(), signal.clone(), mailbox.clone());
         let thread = thread::Builder::new()
             .name("eviction".into())

@@ -14,7 +14,7 @@
 //! - [`driver`] owns the thread, [`runner`] does its work: events in, victims out, and which policy is
 //!   the active one; [`seat`] is a policy with its books, [`trial`] one that still learns, [`rebuild`]
 //!   one that failed and is tried again; [`mailbox`] has what others want; [`strikes`] counts faults
-//!   and quarantines; [`status`] is what everybody else may see of it;
+//!   and quarantines, [`evidence`] keeps what led to them; [`status`] is what everybody else may see of it;
 //! - [`control`] is what an operator may do: load, swap, roll back, press the panic switch; [`saved`]
 //!   keeps what came of it over a restart.
 //!
@@ -32,6 +32,7 @@ mod cpu;
 mod driver;
 mod engine;
 mod error;
+mod evidence;
 mod guest;
 mod instance;
 mod loaded;
@@ -51,8 +52,9 @@ mod trial;
 
 pub use compiler::{Compiler, compile_in_this_process};
 pub use control::{LoadOptions, PolicyControl, PolicySetup};
-pub use driver::EvictionDriver;
+pub use driver::{DriverOptions, EvictionDriver};
 pub use error::{Fault, PolicyError, Refusal};
+pub use evidence::Batches;
 pub use loaded::{CompiledPolicy, LoadedPolicy, PolicyChoice};
 pub use status::{EvictionStatus, PolicyIdentity, PolicyKind, PreviousPolicy};
 pub use strikes::{Quarantined, Recovery};

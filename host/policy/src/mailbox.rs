@@ -52,6 +52,8 @@ impl Mailbox {
 
     /// Sets what wakes the driver, before it first looks here.
     pub(crate) fn set_waker(&self, waker: Box<dyn Fn() + Send + Sync>) {
+        // So that what was put in without waking anybody is seen by whoever looks from now on.
+        let _commands = self.commands.lock();
         // There is one driver.
         let _ = self.waker.set(waker);
     }

@@ -12,9 +12,11 @@
 //! only, and the host's reserve of victims stays when they do; after a fault the instance is gone,
 //! and the native policy knows every resident object.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
+use std::thread;
 use std::time::Duration;
 
 use portcullis_core::eviction::{Event, EvictionHost, PolicyLimits};
@@ -23,6 +25,7 @@ use portcullis_core::limits::{
 };
 
 use crate::error::{Fault, PolicyError, Refusal};
+use crate::evidence::Recent;
 use crate::loaded::LoadedPolicy;
 use crate::mailbox::{Command, Mailbox};
 use crate::rebuild::Rebuild;
@@ -58,6 +61,8 @@ pub(crate) struct Runner {
     limits: PolicyLimits,
     board: Arc<Board>,
     mailbox: Arc<Mailbox>,
+    /// Where it is kept what components were asked that failed.
+    evidence: Option<PathBuf>,
     active: Seat,
     stand_in: Option<StandIn>,
     previous: Option<Previous>,
@@ -72,13 +77,15 @@ impl Runner {
         loaded: LoadedPolicy,
         board: Arc<Board>,
         mailbox: Arc<Mailbox>,
+        evidence: Option<PathBuf>,
     ) -> Self {
         Self {
             host,
             limits: loaded.limits,
             board,
             mailbox,
-            active: Seat::new(loaded),
+            active: Seat::new(loaded, evidence.is_some()),
+            evidence,
             stand_in: None,
             previous: None,
             trial: None,
@@ -237,7 +244,8 @@ impl Runner {
         self.trial = None;
         let told = self.tell();
         let now_ms = self.board.now_ms();
-        self.trial = Some(Trial::new(Seat::new(policy), purpose, residents, &self.events, now_ms));
+        let seat = Seat::new(policy, self.evidence.is_some());
+        self.trial = Some(Trial::new(seat, purpose, residents, &self.events, now_ms));
         if let Err(fault) = told {
             self.fall_back(&fault);
         }
@@ -253,6 +261,8 @@ impl Runner {
             Ok(Learnt::TooLate) => self.abandon(Refusal::TooSlow),
             Err(fault) => {
                 let (identity, recipe) = (trial.seat.identity.clone(), trial.seat.recipe.clone());
+                let recent = trial.seat.take_recent();
+                self.keep_evidence(recent, &identity, &fault);
                 if self.is_swapping() {
                     self.board.strike(&identity.digest, &fault.to_string());
                 } else {
@@ -353,6 +363,8 @@ impl Runner {
             return self.start_over();
         }
         let (identity, recipe) = (self.active.identity.clone(), self.active.recipe.clone());
+        let recent = self.active.take_recent();
+        self.keep_evidence(recent, &identity, fault);
         let reason = format!("{identity} {fault}");
         tracing::warn!("eviction policy replaced by the native one: {reason}");
         if matches!(fault, Fault::Panicked) {
@@ -371,7 +383,7 @@ impl Runner {
         self.events.clear();
         self.host.residents(&mut self.events, &mut residents);
         self.tell_others();
-        self.active = Seat::new(LoadedPolicy::stand_in(self.limits));
+        self.active = Seat::new(LoadedPolicy::stand_in(self.limits), false);
         // It cannot fail: the policy is native.
         let _ = self.active.tell(&self.board, self.board.now_ms(), &residents);
     }
@@ -383,7 +395,7 @@ impl Runner {
             previous.warm = None;
         }
         self.show_previous();
-        self.active = Seat::new(LoadedPolicy::stand_in(self.limits));
+        self.active = Seat::new(LoadedPolicy::stand_in(self.limits), false);
         self.take_over();
     }
 
@@ -392,6 +404,20 @@ impl Runner {
     fn strike(&mut self, identity: PolicyIdentity, recipe: Recipe, reason: &str) {
         if let Verdict::Again { after_ms } = self.board.strike(&identity.digest, reason) {
             self.rebuild.plan(self.board.now_ms() + after_ms, identity, recipe);
+        }
+    }
+
+    /// Keeps what a component was asked before it failed. The file is written on a thread of its own.
+    fn keep_evidence(&self, recent: Option<Recent>, identity: &PolicyIdentity, fault: &Fault) {
+        let (Some(dir), Some(recent)) = (self.evidence.clone(), recent) else { return };
+        let (identity, fault) = (identity.clone(), fault.to_string());
+        let writing = thread::Builder::new().name("policy-evidence".into()).spawn(move || {
+            if let Err(error) = recent.write(&dir, &identity, &fault) {
+                tracing::warn!("what the eviction policy was asked last is not kept: {error}");
+            }
+        });
+        if let Err(error) = writing {
+            tracing::warn!("what the eviction policy was asked last is not kept: {error}");
         }
     }
 

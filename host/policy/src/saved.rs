@@ -30,6 +30,9 @@ enum Kept {
     Component { name: String, digest: String, config_digest: String },
 }
 
+/// What was active last, and whether the panic switch was on.
+pub(crate) type Last = (Result<PolicyChoice, String>, bool);
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct SavedPolicies {
@@ -61,7 +64,7 @@ impl SavedPolicies {
 
     fn keep_file(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let path = self.dir.join(name);
-        let is_there = fs::metadata(&path).is_ok_and(|there| there.len() == bytes.len() as u64);
+        let is_there = read(&path, bytes.len()).is_ok_and(|there| there == bytes);
         if is_there { Ok(()) } else { write_whole(&path, &[bytes]) }
     }
 
@@ -106,12 +109,12 @@ impl SavedPolicies {
         Ok(())
     }
 
-    /// The policy that was active last, and whether the panic switch was on; `None` where none was
-    /// ever swapped in.
+    /// The policy that was active last, or what of it is damaged or missing, and whether the panic
+    /// switch was on; `None` where none was ever swapped in.
     ///
     /// # Errors
-    /// What of it is damaged or missing.
-    pub(crate) fn restore(&self) -> Result<Option<(PolicyChoice, bool)>, String> {
+    /// Nothing can be read of it.
+    pub(crate) fn restore(&self) -> Result<Option<Last>, String> {
         let bytes = match read(&self.dir.join(ACTIVE), ACTIVE_LEN_BYTES_MAX) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -127,7 +130,15 @@ impl SavedPolicies {
             let found = fields.iter().find(|(key, _)| *key == name);
             found.map(|(_, value)| *value).ok_or_else(|| format!("{ACTIVE} has no {name:?}"))
         };
-        let choice = match field("source")? {
+        let is_panic = field("panic")? == "on";
+        Ok(Some((self.choice(&field), is_panic)))
+    }
+
+    fn choice<'a>(
+        &self,
+        field: &impl Fn(&str) -> Result<&'a str, String>,
+    ) -> Result<PolicyChoice, String> {
+        Ok(match field("source")? {
             "built-in" => PolicyChoice::BuiltIn,
             "native" => PolicyChoice::Named(field("name")?.to_owned()),
             "component" => PolicyChoice::Bytes {
@@ -140,8 +151,7 @@ impl SavedPolicies {
                 )?,
             },
             other => return Err(format!("{ACTIVE}: {other:?} is no source")),
-        };
-        Ok(Some((choice, field("panic")? == "on")))
+        })
     }
 
     fn content(&self, digest: &str, kind: &str, len_bytes_max: usize) -> Result<Vec<u8>, String> {

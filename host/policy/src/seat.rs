@@ -13,6 +13,7 @@ use portcullis_core::limits::{POLICY_EVENTS_MAX, POLICY_SHORTFALLS_MAX};
 
 use crate::cpu::thread_cpu_ns;
 use crate::error::Fault;
+use crate::evidence::Recent;
 use crate::loaded::{LoadedPolicy, Policy};
 use crate::recipe::Recipe;
 use crate::status::{Board, PolicyIdentity, add};
@@ -29,14 +30,23 @@ pub(crate) struct Seat {
     proposed: HashSet<ObjectId, FixedState>,
     /// Proposals in a row without a usable victim.
     shortfalls: u32,
+    /// What it was asked last, where that is kept.
+    recent: Option<Recent>,
 }
 
 impl Seat {
-    /// A policy that has seen no event yet.
-    pub(crate) fn new(loaded: LoadedPolicy) -> Self {
+    /// A policy that has seen no event yet. `keeps`: what it is asked is kept, if it is a component.
+    pub(crate) fn new(loaded: LoadedPolicy, keeps: bool) -> Self {
         let LoadedPolicy { policy, identity, recipe, .. } = loaded;
         let proposed = HashSet::default();
-        Self { policy, identity, recipe, resident: 0, proposed, shortfalls: 0 }
+        let is_component = matches!(policy, Policy::Wasm(_));
+        let recent = (keeps && is_component).then(Recent::default);
+        Self { policy, identity, recipe, resident: 0, proposed, shortfalls: 0, recent }
+    }
+
+    /// What it was asked last, where that is kept; it is not kept any longer.
+    pub(crate) fn take_recent(&mut self) -> Option<Recent> {
+        self.recent.take()
     }
 
     /// Whether it is part of the host.
@@ -55,6 +65,9 @@ impl Seat {
             let batch = self.note(batch);
             add(&board.batches, 1);
             add(&board.events, batch.len() as u64);
+            if let Some(recent) = &mut self.recent {
+                recent.told(now_ms, &batch);
+            }
             count_call(board, &mut self.policy, |policy| policy.on_events(now_ms, &batch))?;
         }
         Ok(())
@@ -94,6 +107,9 @@ impl Seat {
         host: &dyn EvictionHost,
         want: usize,
     ) -> Result<Offered, Fault> {
+        if let Some(recent) = &mut self.recent {
+            recent.asked(now_ms, want);
+        }
         let victims = count_call(board, &mut self.policy, |policy| policy.propose(now_ms, want))?;
         let mut sum = Offered::default();
         for victim in victims {

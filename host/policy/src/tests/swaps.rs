@@ -14,7 +14,7 @@ use super::{Chance, LIMITS, built, bytes, until};
 use crate::loaded::Policy;
 use crate::recipe::Recipe;
 use crate::{
-    EvictionDriver, LoadOptions, LoadedPolicy, PolicyChoice, PolicyControl, PolicyError,
+    Batches, EvictionDriver, LoadOptions, LoadedPolicy, PolicyChoice, PolicyControl, PolicyError,
     PolicyIdentity, PolicyKind, PolicySetup, Recovery,
 };
 
@@ -372,4 +372,30 @@ fn what_is_kept_and_damaged_is_passed_over_and_said() {
     let host = Arc::new(TestHost::new(LIMITS.capacity_bytes));
     let refused = message(PolicyControl::start(host, setup));
     assert!(refused.contains("compiled: must be a directory of this user's own"), "{refused}");
+}
+
+/// What is kept of a fault does the same again to a fresh instance, and nothing to a good one.
+#[test]
+fn what_is_kept_of_a_fault_can_be_played_again() {
+    let state = state_dir();
+    let choice = PolicyChoice::File(built("test/trap-third-batch"));
+    let busy = Busy::set_up(PolicySetup {
+        recovery: Recovery { strikes_max: 1, rebuild_ms: 0 },
+        state: Some(state.path().to_owned()),
+        ..PolicySetup::new(choice.clone(), LIMITS)
+    });
+    let file = state.path().join("faults/1.batches");
+    let batches = until("the file", || Batches::read(&file).ok());
+    assert!(batches.is_whole && batches.fault.contains("trapped in on-events"), "{batches:?}");
+    assert!(batches.policy.starts_with("trap-third-batch"), "{}", batches.policy);
+    let mut again = LoadedPolicy::load(choice, LIMITS).expect("it loads");
+    let (_, fault) = batches.play(&mut again).expect_err("it fails again");
+    assert_eq!(fault.to_string(), batches.fault);
+    let mut good = LoadedPolicy::load(PolicyChoice::BuiltIn, LIMITS).expect("it loads");
+    let calls = batches.play(&mut good).unwrap_or_else(|(call, fault)| panic!("{call}: {fault}"));
+    assert!(calls >= 3);
+    drop(busy);
+    std::fs::write(&file, b"something else\n\n").expect("it can be written");
+    let refused = Batches::read(&file).expect_err("it is none");
+    assert!(refused.to_string().contains("no file of batches"), "{refused}");
 }

@@ -10,6 +10,7 @@ mod misuse;
 mod mutations;
 mod numbers;
 mod prefetch;
+mod swaps;
 mod work;
 
 use std::path::PathBuf;

@@ -2,9 +2,17 @@
 
 use crate::error::CliError;
 
+mod ask;
+mod load;
+mod panic;
 mod replay;
+mod rollback;
+mod status;
+mod swap;
 
-/// Work with eviction policies
+pub(crate) use ask::read;
+
+/// Work with policies
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -14,10 +22,20 @@ pub(crate) struct Arguments {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     Replay(replay::Arguments),
+    Load(load::Arguments),
+    Swap(swap::Arguments),
+    Rollback(rollback::Arguments),
+    Status(status::Arguments),
+    Panic(panic::Arguments),
 }
 
-pub(crate) fn run(arguments: Arguments) -> Result<(), CliError> {
+pub(crate) async fn run(arguments: Arguments) -> Result<(), CliError> {
     match arguments.command {
         Command::Replay(arguments) => replay::run(&arguments),
+        Command::Load(arguments) => load::run(arguments).await,
+        Command::Swap(arguments) => swap::run(arguments).await,
+        Command::Rollback(arguments) => rollback::run(arguments).await,
+        Command::Status(arguments) => status::run(arguments).await,
+        Command::Panic(arguments) => panic::run(arguments).await,
     }
 }

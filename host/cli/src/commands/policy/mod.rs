@@ -2,20 +2,18 @@
 
 use crate::error::CliError;
 
+mod ask;
 mod build;
 mod inspect;
 mod kind;
-mod new;
-mod replay;
-mod test;
-
-mod ask;
 mod load;
+mod new;
 mod panic;
 mod replay;
 mod rollback;
 mod status;
 mod swap;
+mod test;
 
 pub(crate) use ask::read;
 

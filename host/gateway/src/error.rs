@@ -37,6 +37,9 @@ pub enum GatewayError {
     /// The eviction policy does not load.
     #[error("the eviction policy: {0}")]
     Policy(#[from] PolicyError),
+    /// The thread of prefetch cannot be started.
+    #[error("cannot start the thread of the prefetch policy: {0}")]
+    PolicyThread(std::io::Error),
     /// The endpoint for clients or the one towards the brick cannot be set up.
     #[error(transparent)]
     Transport(#[from] TransportError),
@@ -51,7 +54,4 @@ pub enum GatewayError {
     /// A socket that was bound has no address.
     #[error("the listening socket has no address: {0}")]
     LocalAddress(std::io::Error),
-    /// The thread of the eviction policy cannot be started.
-    #[error("cannot start the thread of the eviction policy: {0}")]
-    PolicyThread(std::io::Error),
 }

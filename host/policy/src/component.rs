@@ -1,4 +1,4 @@
-//! From bytes to a compiled component, with our own words for whatever is wrong with them.
+//! What a component is at its outside, with our own words for whatever is wrong with it.
 //!
 //! The bytes are read to their end before anything is made of them, and names and versions are
 //! checked before the compiler, which is slow and has the largest surface, sees any of it.
@@ -10,7 +10,6 @@ use wasmparser::{Encoding, Parser, Payload};
 use wasmtime::component::Component;
 
 use crate::bindings::{VERSION, VERSIONS};
-use crate::engine::Engine;
 use crate::error::Refusal;
 use crate::guest::readable;
 
@@ -42,31 +41,22 @@ pub(crate) const INLINING: World =
 /// All of them.
 const WORLDS: &[&World] = &[&EVICTION, &PREFETCH, &INLINING];
 
-/// A component that names nothing we do not have.
+/// A component that names nothing we do not have. Cloning shares its code.
+#[derive(Clone)]
 pub(crate) struct Compiled {
     pub(crate) component: Component,
     /// SHA-256 of its bytes, in hexadecimal.
     pub(crate) digest: String,
 }
 
-/// Inspects and compiles what is for `world`.
-pub(crate) fn compile(engine: &Engine, world: &World, bytes: &[u8]) -> Result<Compiled, Refusal> {
-    if bytes.len() > POLICY_COMPONENT_LEN_BYTES_MAX {
-        return Err(Refusal::TooLarge);
-    }
-    check(world, &Names::read(bytes)?)?;
-    let component = Component::from_binary(&engine.wasmtime, bytes)
-        .map_err(|error| Refusal::Compile(format!("{error:#}")))?;
-    Ok(Compiled { component, digest: hexadecimal(&Sha256::digest(bytes)) })
+/// Reads the bytes to their end and refuses what is no policy of `world` for this host.
+pub(crate) fn inspect(world: &World, bytes: &[u8]) -> Result<(), Refusal> {
+    check(world, &Names::read(bytes)?)
 }
 
-/// Inspects and compiles what is for any world; tells for which.
-pub(crate) fn compile_any(
-    engine: &Engine,
-    bytes: &[u8],
-) -> Result<(Compiled, &'static World), Refusal> {
-    let world = Names::read(bytes)?.world();
-    Ok((compile(engine, world, bytes)?, world))
+/// The world that a component is for.
+pub(crate) fn world_of(bytes: &[u8]) -> Result<&'static World, Refusal> {
+    Ok(Names::read(bytes)?.world())
 }
 
 /// What a component imports and exports at its outside.
@@ -85,6 +75,9 @@ impl<'a> Names<'a> {
 
     /// Reads the bytes to their end.
     pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, Refusal> {
+        if bytes.len() > POLICY_COMPONENT_LEN_BYTES_MAX {
+            return Err(Refusal::TooLarge);
+        }
         if !bytes.starts_with(b"\0asm") {
             let reason = "it does not begin as WebAssembly does";
             return Err(Refusal::NotAComponent(reason.to_owned()));
@@ -162,6 +155,7 @@ fn check_version(found: &str) -> Result<(), Refusal> {
     Err(Refusal::Version { found: readable(found), ours: VERSION })
 }
 
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+/// SHA-256 in hexadecimal.
+pub(crate) fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }

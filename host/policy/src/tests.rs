@@ -11,6 +11,7 @@ mod mutations;
 mod numbers;
 mod prefetch;
 mod versions;
+mod swaps;
 mod work;
 
 use std::path::PathBuf;

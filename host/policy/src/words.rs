@@ -12,7 +12,8 @@ use wasmtime::Store;
 use wasmtime::component::{ComponentType, Instance, Lift, Lower, TypedFunc};
 
 use crate::bindings::VERSION;
-use crate::component::{Compiled, World, compile_any};
+use crate::compiler::Compiler;
+use crate::component::{Compiled, World, world_of};
 use crate::engine::Engine;
 use crate::error::{Fault, PolicyError, Refusal};
 use crate::guest::{Guest, readable};
@@ -91,7 +92,10 @@ impl CompiledWords {
     /// # Errors
     /// What is wrong with it.
     pub fn compile(name: &str, bytes: &[u8]) -> Result<Self, PolicyError> {
-        let compile = || compile_any(Engine::shared()?, bytes);
+        let compile = || {
+            let world = world_of(bytes)?;
+            Ok((Compiler::InProcess.compile(world, bytes, None)?, world))
+        };
         let (compiled, world) = on_deep_stack(compile)?.map_err(|refusal| refusal.of(name))?;
         Ok(Self { name: name.to_owned(), compiled, world })
     }

@@ -26,6 +26,7 @@ mod operations;
 mod outage;
 mod ownership;
 mod policies;
+mod policy_swap;
 mod posix;
 mod prefetch;
 mod programs;

@@ -28,6 +28,7 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::commands::{
     brick, cat, demo, find, gateway, identity, ls, mount, policy, serve, stat, stats, tar,
+    trace,
 };
 use crate::error::CliError;
 
@@ -61,6 +62,7 @@ enum Command {
     Tar(tar::Arguments),
     Stats(stats::Arguments),
     Policy(policy::Arguments),
+    Trace(trace::Arguments),
     Serve(serve::Arguments),
     Demo(demo::Arguments),
 }
@@ -100,6 +102,7 @@ fn run(command: Command) -> Result<(), CliError> {
             Command::Tar(arguments) => tar::run(arguments).await,
             Command::Stats(arguments) => stats::run(arguments).await,
             Command::Policy(arguments) => policy::run(arguments),
+            Command::Trace(arguments) => trace::run(arguments).await,
             Command::Serve(arguments) => serve::run(arguments).await,
             Command::Demo(arguments) => demo::run(arguments).await,
         }

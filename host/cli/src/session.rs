@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use portcullis_client::address::components;
+use portcullis_client::recording::Recording;
 use portcullis_client::{Address, Client, ClientError, ClientOptions};
 use portcullis_core::Entry;
 use portcullis_transport::{Identity, Role};
+use portcullis_wire::message::TraceNames;
 use portcullis_wire::stats::GatewayStats;
 
 use crate::error::CliError;
@@ -45,14 +47,32 @@ impl Connect {
 
     /// Asks a gateway about itself, as the admin.
     pub(crate) async fn stats(&self, address: &Address) -> Result<GatewayStats, CliError> {
+        let admin = self.admin()?;
+        Client::stats_of(address, admin, self.options()).await.map_err(explained(address))
+    }
+
+    /// Begins a recording of what is asked of a gateway, as the admin.
+    pub(crate) async fn recording(
+        &self,
+        address: &Address,
+        names: TraceNames,
+        duration: Duration,
+    ) -> Result<Recording, CliError> {
+        let admin = self.admin()?;
+        Recording::start(address, admin, self.options(), names, duration)
+            .await
+            .map_err(explained(address))
+    }
+
+    /// The identity of the admin.
+    fn admin(&self) -> Result<Identity, CliError> {
         if self.identity.is_dir() && !self.has(Role::Admin) {
             let dir = self.identity.display();
             return Err(CliError::Said(format!(
                 "{dir} has no admin.key: this needs the identity of the admin, not of a client"
             )));
         }
-        let admin = Identity::load(&self.identity, Role::Admin)?;
-        Client::stats_of(address, admin, self.options()).await.map_err(explained(address))
+        Ok(Identity::load(&self.identity, Role::Admin)?)
     }
 
     fn has(&self, role: Role) -> bool {

@@ -187,6 +187,17 @@ pub const POLICY_LOGS_PER_SECOND_MAX: u32 = 10;
 /// Proposals without one usable victim, in a row, after which a policy has failed.
 pub const POLICY_SHORTFALLS_MAX: u32 = 8;
 
+/// Requests that each side of a comparison has to have in each period, so that anything is told.
+pub const AB_SIDE_REQUESTS_MIN: u64 = 1_000;
+/// Windows that a comparison keeps for its plot.
+pub const AB_WINDOWS_MAX: usize = 256;
+/// Listeners to what is asked of a cache.
+pub const TAP_LISTENERS_MAX: usize = 4;
+/// Bytes of records that wait for one listener; further ones are lost, and counted.
+pub const TAP_QUEUE_LEN_BYTES: usize = 8 * 1024 * 1024;
+/// Objects that are told as resident when a recording begins; with more in the cache none is.
+pub const TAP_RESIDENTS_MAX: usize = 1024 * 1024;
+
 /// Largest trace that is replayed, decompressed.
 pub const TRACE_LEN_BYTES_MAX: u64 = 8 << 30;
 /// Requests of one trace.

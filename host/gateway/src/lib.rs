@@ -8,7 +8,8 @@
 //! by [`file_calls`]; [`clients`] has all of them. [`brick_link`] is the way to the brick,
 //! [`brick_session`] keeps the session with it, [`brick_call`] asks over it. [`coherence`] passes
 //! changes on. [`space`] tells what `df` asks. [`outflow`] keeps a slow client from holding up
-//! anything else. [`stats`], [`metrics`] and [`admin`] tell how it goes.
+//! anything else. [`stats`], [`metrics`] and [`admin`] tell how it goes,
+//! [`recording`] what is asked.
 //!
 //! What must hold: a hit takes no lock beyond the cache's and its client's watches', and starts no
 //! task; every request that reaches the brick has a deadline, but for waits for a lock; answers
@@ -45,6 +46,7 @@ mod open_file;
 mod outflow;
 mod own_ops;
 mod reads;
+mod recording;
 mod redo;
 mod refresh;
 mod scans;

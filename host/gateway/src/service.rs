@@ -5,11 +5,12 @@ use std::sync::Arc;
 use portcullis_core::Status;
 use portcullis_transport::serve::PeerGone;
 use portcullis_transport::{Body, Peer, Recaller, ReplySink, Role, Service};
-use portcullis_wire::message::Failure;
+use portcullis_wire::message::{Failure, TraceNames};
 use portcullis_wire::{Reply, Request};
 
 use crate::outflow::Interrupt;
 use crate::reads;
+use crate::recording::record;
 use crate::session::Session;
 use crate::stats::Observer;
 use crate::volume::Volume;
@@ -60,6 +61,9 @@ impl Service for GatewayService {
             Request::Read { file, offset_bytes, len_bytes } => {
                 return Box::pin(self.read(session, file, offset_bytes, len_bytes, reply)).await;
             }
+            Request::Trace { names, for_ms } => {
+                return Box::pin(self.record(session, names, for_ms, reply)).await;
+            }
             Request::Mutate { op, caller, mutation } => {
                 let result = session.mutate(op, caller, mutation, body);
                 return self.mutated(session, Box::pin(result).await, reply).await;
@@ -91,13 +95,10 @@ impl GatewayService {
             }
             Request::Getlk { file, lock } => session.getlk(file, lock).await,
             Request::Statfs { handle } => self.volume.statfs(handle).await,
-            Request::Stats => match session.role {
-                Role::Admin => Ok(Reply::Stats(Box::new(self.observer.stats()))),
-                role => {
-                    let detail = format!("stats are for the admin role, this is a {role}");
-                    Err(Failure::new(Status::WrongRole, detail))
-                }
-            },
+            Request::Stats => {
+                for_admins(session, "stats are")?;
+                Ok(Reply::Stats(Box::new(self.observer.stats())))
+            }
             Request::Getxattr { handle, .. } | Request::Listxattr { handle } => {
                 // Access control lists are cached.
                 session.watch_attr(&handle);
@@ -166,6 +167,20 @@ impl GatewayService {
         self.end(read.map(|()| true), reply).await
     }
 
+    async fn record(
+        &self,
+        session: &Session,
+        names: TraceNames,
+        for_ms: u64,
+        mut reply: ReplySink,
+    ) -> Result<(), PeerGone> {
+        let recorded = match for_admins(session, "recordings are") {
+            Ok(()) => record(&self.volume, &self.observer, names, for_ms, &mut reply).await,
+            Err(failure) => Err(failure.into()),
+        };
+        self.end(recorded.map(|()| true), reply).await
+    }
+
     /// The last frame of a series.
     async fn end(&self, ended: Result<bool, Interrupt>, reply: ReplySink) -> Result<(), PeerGone> {
         match ended {
@@ -175,6 +190,17 @@ impl GatewayService {
                 reply.fail(failure).await
             }
             Err(Interrupt::PeerGone) => Err(PeerGone),
+        }
+    }
+}
+
+/// Refuses everybody else. `what` is the beginning of the sentence that says so.
+fn for_admins(session: &Session, what: &str) -> Result<(), Failure> {
+    match session.role {
+        Role::Admin => Ok(()),
+        role => {
+            let detail = format!("{what} for the admin role, this is a {role}");
+            Err(Failure::new(Status::WrongRole, detail))
         }
     }
 }

@@ -37,4 +37,4 @@ pub use policy::Policy;
 pub use replay::{Pace, Setup, replay};
 pub use row::Row;
 
-pub use trace::Trace;
+pub use trace::{Live, Trace};

@@ -12,7 +12,7 @@ use portcullis_core::{Attr, ChunkBuilder, Entry, EntryRef, FileKind, Handle, Sta
 use super::*;
 use crate::message::{
     Caller, Lock, LockKind, LockOwner, LockSort, Membership, Mutated, Mutation, Notices, SetAttr,
-    SetTime, Statfs,
+    SetTime, Statfs, TraceNames,
 };
 
 fn handle() -> Handle {
@@ -118,6 +118,7 @@ fn requests() -> Vec<Request> {
         Request::Stats,
         Request::Join { membership: None },
         Request::Unfinished,
+        Request::Trace { names: TraceNames::Plain, for_ms: 60_000 },
         Request::Join { membership: Some(membership()) },
         Request::Getattrs { handles: vec![handle, handle] },
     ];

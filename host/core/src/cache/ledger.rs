@@ -215,7 +215,7 @@ impl Ledger {
         }
         touched.push(index);
         if touched.len() == EVENTS_WAKE {
-            common.wake();
+            common.wake(self.shard);
         }
         word.count_hit()
     }
@@ -279,6 +279,13 @@ impl Ledger {
             if count > 0 {
                 out.push((age, Event::Hit { id, count }));
             }
+        }
+    }
+
+    /// Every object that is resident, with its age in insertions since.
+    pub(super) fn ages(&self, mut each: impl FnMut(u32, Site)) {
+        for object in self.objects.iter().filter(|object| object.is_live()) {
+            each(self.next_born.wrapping_sub(object.born), object.site());
         }
     }
 

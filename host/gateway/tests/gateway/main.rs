@@ -12,6 +12,7 @@ mod locking;
 mod mount;
 mod outages;
 mod reading;
+mod recording;
 mod relay;
 mod relisting;
 mod reopening;

@@ -2,6 +2,7 @@
 //!
 //! - [`mutation`]: what changes files, and travels in [`Request::Mutate`].
 //! - [`lock`], [`caller`]: whose lock, and on whose behalf.
+//! - [`observe`]: how a gateway is watched.
 //! - [`member`]: which part of a volume a brick is.
 //! - [`reply`]: the answers, and how a request fails.
 //! - [`verb`]: the name of each request.
@@ -12,6 +13,7 @@ pub mod caller;
 pub mod lock;
 pub mod member;
 pub mod mutation;
+pub mod observe;
 pub mod reply;
 pub mod verb;
 
@@ -23,6 +25,7 @@ pub use caller::Caller;
 pub use lock::{Lock, LockKind, LockOwner, LockSort};
 pub use member::Membership;
 pub use mutation::{Mutated, Mutation, SetAttr, SetTime};
+pub use observe::TraceNames;
 pub use reply::{Failure, Notices, Reply, Statfs};
 pub use verb::Verb;
 
@@ -199,6 +202,15 @@ pub enum Request {
     /// The transactions that a brick has a part of and that are not through, whoever leads them.
     /// Answer: [`Reply::Unfinished`].
     Unfinished,
+    /// What is asked of the gateway's cache from now on; for the admin role. Answer: data frames, which
+    /// together are a header and records of `portcullis_core::trace`, then
+    /// [`ReplyFrame::End`](crate::ReplyFrame::End).
+    Trace {
+        /// What is told of names.
+        names: TraceNames,
+        /// How long.
+        for_ms: u64,
+    },
 }
 
 impl Request {
@@ -230,6 +242,7 @@ impl Request {
             Request::Join { .. } => Verb::Join,
             Request::Getattrs { .. } => Verb::Getattrs,
             Request::Unfinished => Verb::Unfinished,
+            Request::Trace { .. } => Verb::Trace,
         }
     }
 

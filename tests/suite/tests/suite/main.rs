@@ -28,6 +28,7 @@ mod ownership;
 mod posix;
 mod prefetch;
 mod programs;
+mod recording;
 mod replay;
 mod retries;
 mod staleness;

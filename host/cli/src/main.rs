@@ -101,7 +101,7 @@ fn run(command: Command) -> Result<(), CliError> {
             Command::Cat(arguments) => cat::run(arguments).await,
             Command::Tar(arguments) => tar::run(arguments).await,
             Command::Stats(arguments) => stats::run(arguments).await,
-            Command::Policy(arguments) => policy::run(arguments),
+            Command::Policy(arguments) => policy::run(arguments).await,
             Command::Trace(arguments) => trace::run(arguments).await,
             Command::Serve(arguments) => serve::run(arguments).await,
             Command::Demo(arguments) => demo::run(arguments).await,

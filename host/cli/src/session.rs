@@ -4,13 +4,14 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bytes::Bytes;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use portcullis_client::address::components;
-use portcullis_client::recording::Recording;
+use portcullis_client::recording::{Recording, compare};
 use portcullis_client::{Address, Client, ClientError, ClientOptions};
 use portcullis_core::Entry;
 use portcullis_transport::{Identity, Role};
-use portcullis_wire::message::TraceNames;
+use portcullis_wire::message::{Compare, Compared, TraceNames};
 use portcullis_wire::stats::GatewayStats;
 
 use crate::error::CliError;
@@ -62,6 +63,18 @@ impl Connect {
         Recording::start(address, admin, self.options(), names, duration)
             .await
             .map_err(explained(address))
+    }
+
+    /// Asks something of a gateway's comparisons, as the admin.
+    pub(crate) async fn compare(
+        &self,
+        address: &Address,
+        asked: Compare,
+        body: Bytes,
+    ) -> Result<Compared, CliError> {
+        let admin = self.admin()?;
+        let compared = compare(address, admin, self.options(), asked, body).await;
+        compared.map_err(explained(address))
     }
 
     /// The identity of the admin.

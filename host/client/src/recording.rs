@@ -1,12 +1,12 @@
-//! A recording of what is asked of a gateway, as it comes.
+//! What an admin asks of a gateway's traffic: a recording of it as it comes, and comparisons of policies.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use portcullis_transport::{Identity, ReplyStream, Role};
-use portcullis_wire::message::TraceNames;
-use portcullis_wire::{ReplyFrame, Request};
+use portcullis_wire::message::{Compare, Compared, TraceNames};
+use portcullis_wire::{Reply, ReplyFrame, Request};
 
 use crate::address::Address;
 use crate::client::{ClientOptions, draw};
@@ -50,5 +50,28 @@ impl Recording {
             ReplyFrame::End { .. } => Ok(None),
             other => Err(self.link.misplaced(&other)),
         }
+    }
+}
+
+/// Asks something of comparisons, over a connection of its own. `body` is the candidate's component and
+/// its configuration, where there is one.
+///
+/// # Errors
+/// The gateway cannot be reached; `WrongRole` for every identity but an admin's; what is wrong with what
+/// was asked, or with the candidate.
+pub async fn compare(
+    address: &Address,
+    identity: Identity,
+    options: ClientOptions,
+    compare: Compare,
+    body: Bytes,
+) -> Result<Compared, ClientError> {
+    let options = LinkOptions { client: options, attach: false, server: Role::Gateway };
+    let link = Link::new(address.clone(), identity, options, draw());
+    let reply = link.call_with(&Request::Compare(compare), body).await;
+    link.close().await;
+    match reply? {
+        Reply::Compared(compared) => Ok(*compared),
+        other => Err(link.misplaced(&ReplyFrame::Reply(other))),
     }
 }

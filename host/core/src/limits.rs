@@ -97,6 +97,8 @@ pub const FILL_WAITERS_MAX: usize = 65_536;
 pub const CACHE_SHARDS: usize = 64;
 /// Smallest cache that can be asked for.
 pub const CACHE_BYTES_MIN: u64 = 1024 * 1024;
+/// Smallest cache that can be asked for where its capacity counts entries.
+pub const CACHE_ENTRIES_MIN: u64 = 64;
 
 /// How long the caching side of a session may answer from its cache after it sent a renewal.
 pub const LEASE_MS: u64 = 4000;

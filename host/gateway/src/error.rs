@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use portcullis_core::limits::{BRICKS_MAX, CACHE_BYTES_MIN};
+use portcullis_core::limits::{BRICKS_MAX, CACHE_BYTES_MIN, CACHE_ENTRIES_MIN};
 use portcullis_policy::PolicyError;
 use portcullis_transport::TransportError;
 use thiserror::Error;
@@ -31,6 +31,9 @@ pub enum GatewayError {
         /// Bytes asked for.
         cache_bytes: u64,
     },
+    /// A cache of too few entries to be of use.
+    #[error("a cache of so few entries is too small, give it at least {}", CACHE_ENTRIES_MIN)]
+    TooFewEntries,
     /// A brick must be given time to answer.
     #[error("the brick timeout must be at least 1 ms")]
     NoBrickTimeout,

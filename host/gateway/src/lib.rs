@@ -9,7 +9,7 @@
 //! [`brick_session`] keeps the session with it, [`brick_call`] asks over it. [`coherence`] passes
 //! changes on. [`space`] tells what `df` asks. [`outflow`] keeps a slow client from holding up
 //! anything else. [`stats`], [`metrics`] and [`admin`] tell how it goes,
-//! [`recording`] what is asked.
+//! [`recording`] what is asked, and [`compare`] what other policies would make of it.
 //!
 //! What must hold: a hit takes no lock beyond the cache's and its client's watches', and starts no
 //! task; every request that reaches the brick has a deadline, but for waits for a lock; answers
@@ -26,6 +26,7 @@ mod bricks;
 mod clients;
 mod clock;
 mod coherence;
+mod compare;
 mod effects;
 mod error;
 mod file_calls;
@@ -67,7 +68,7 @@ use std::time::Duration;
 
 use portcullis_core::cache::CacheConfig;
 use portcullis_core::eviction::PolicyLimits;
-use portcullis_core::limits::{BRICKS_MAX, CACHE_BYTES_MIN};
+use portcullis_core::limits::{BRICKS_MAX, CACHE_BYTES_MIN, CACHE_ENTRIES_MIN};
 use portcullis_core::prefetch::PrefetchChoice;
 use portcullis_policy::{EvictionDriver, LoadedPolicy};
 use portcullis_transport::{Identity, Server};
@@ -84,6 +85,7 @@ use crate::ahead::AheadShared;
 use crate::brick_link::BrickLink;
 use crate::bricks::Bricks;
 use crate::clock::Clock;
+use crate::compare::Comparisons;
 use crate::service::GatewayService;
 use crate::stats::Observer;
 use crate::volume::{Cache, Volume};
@@ -105,6 +107,9 @@ pub struct GatewayConfig {
     pub listen: SocketAddr,
     /// Bytes the cache may hold.
     pub cache_bytes: u64,
+    /// How many entries the cache may hold, whatever they take; then `cache_bytes` does not count. For
+    /// comparisons with replays.
+    pub cache_entries: Option<u64>,
     /// How old an answer from the cache may be.
     pub max_age_ms: u64,
     /// What decides what leaves the cache.
@@ -125,6 +130,7 @@ impl GatewayConfig {
             bricks: vec![brick],
             listen: ([127, 0, 0, 1], 0).into(),
             cache_bytes: CACHE_BYTES_DEFAULT,
+            cache_entries: None,
             max_age_ms: MAX_AGE_MS_DEFAULT,
             eviction: PolicyChoice::default(),
             prefetch: PrefetchChoice::default(),
@@ -142,6 +148,7 @@ pub struct Gateway {
     volume: Arc<Volume>,
     observer: Arc<Observer>,
     driver: Arc<EvictionDriver>,
+    comparisons: Arc<Comparisons>,
 }
 
 impl Gateway {
@@ -163,7 +170,17 @@ impl Gateway {
         if config.brick_timeout_ms == 0 {
             return Err(GatewayError::NoBrickTimeout);
         }
+        if config.cache_entries.is_some_and(|entries| entries < CACHE_ENTRIES_MIN) {
+            return Err(GatewayError::TooFewEntries);
+        }
         let (capacity_bytes, max_age_ms) = (config.cache_bytes, config.max_age_ms);
+        let cache = CacheConfig { capacity_bytes, max_age_ms, seed: random() };
+        let cache = Arc::new(match config.cache_entries {
+            Some(entries) => Cache::of_entries(entries, cache),
+            None => Cache::new(cache),
+        });
+        let capacity_bytes = cache.capacity_bytes();
+        let incumbent = config.eviction.clone();
         let limits = PolicyLimits { capacity_bytes, seed: random() };
         let policy = LoadedPolicy::load(config.eviction, limits)?;
         let server = Server::bind(config.listen, identity)?;
@@ -178,14 +195,13 @@ impl Gateway {
         };
         let links: Result<Vec<_>, _> = config.bricks.iter().enumerate().map(link).collect();
         let bricks = Bricks::new(links?, u128::from(random()) << 64 | u128::from(random()));
-        let cache = CacheConfig { capacity_bytes, max_age_ms, seed: random() };
-        let cache = Arc::new(Cache::new(cache));
         let driver = EvictionDriver::start(cache.clone(), policy);
         let driver = Arc::new(driver.map_err(GatewayError::PolicyThread)?);
         let ahead = AheadShared::new(config.prefetch, random());
         let volume = Arc::new(Volume::new(cache, bricks, ahead, capacity_bytes, clock));
         let observer = Arc::new(Observer::new(volume.clone(), driver.clone()));
-        Ok(Self { server, address, admin, volume, observer, driver })
+        let comparisons = Arc::new(Comparisons::new(volume.clone(), incumbent));
+        Ok(Self { server, address, admin, volume, observer, driver, comparisons })
     }
 
     /// Where clients connect.
@@ -200,7 +216,7 @@ impl Gateway {
 
     /// Serves until `stop` resolves, then finishes what is under way and returns.
     pub async fn serve(self, stop: impl Future<Output = ()>) {
-        let Self { server, admin, volume, observer, driver, .. } = self;
+        let Self { server, admin, volume, observer, driver, comparisons, .. } = self;
         let stopping = CancellationToken::new();
         let connecting: Vec<_> = volume
             .bricks
@@ -216,7 +232,12 @@ impl Gateway {
             AbortOnDropHandle::new(tokio::spawn(serving))
         });
         let counters = observer.connections.clone();
-        let service = Arc::new(GatewayService { volume: volume.clone(), observer });
+        let service = GatewayService {
+            volume: volume.clone(),
+            observer,
+            comparisons: comparisons.clone(),
+        };
+        let service = Arc::new(service);
         server.serve(service, counters, stop).await;
         stopping.cancel();
         if let Some(admin) = admin {
@@ -232,7 +253,12 @@ impl Gateway {
             closing.spawn(async move { brick.close(forgotten).await });
         }
         closing.join_all().await;
-        let _ = tokio::task::spawn_blocking(move || driver.stop()).await;
+        let stopped = tokio::task::spawn_blocking(move || {
+            comparisons.close();
+            driver.stop();
+        });
+        // It fails only where it panicked, which is logged.
+        let _ = stopped.await;
     }
 }
 

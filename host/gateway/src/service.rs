@@ -8,6 +8,7 @@ use portcullis_transport::{Body, Peer, Recaller, ReplySink, Role, Service};
 use portcullis_wire::message::{Failure, TraceNames};
 use portcullis_wire::{Reply, Request};
 
+use crate::compare::Comparisons;
 use crate::outflow::Interrupt;
 use crate::reads;
 use crate::recording::record;
@@ -19,6 +20,7 @@ use crate::volume::Volume;
 pub(crate) struct GatewayService {
     pub(crate) volume: Arc<Volume>,
     pub(crate) observer: Arc<Observer>,
+    pub(crate) comparisons: Arc<Comparisons>,
 }
 
 impl Service for GatewayService {
@@ -64,6 +66,10 @@ impl Service for GatewayService {
             Request::Trace { names, for_ms } => {
                 return Box::pin(self.record(session, names, for_ms, reply)).await;
             }
+            Request::Compare(compare) => match for_admins(session, "comparisons are") {
+                Ok(()) => Box::pin(self.comparisons.compare(compare, body)).await,
+                Err(failure) => Err(failure),
+            },
             Request::Mutate { op, caller, mutation } => {
                 let result = session.mutate(op, caller, mutation, body);
                 return self.mutated(session, Box::pin(result).await, reply).await;

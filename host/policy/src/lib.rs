@@ -11,7 +11,8 @@
 //! - [`loaded`] is a policy ready to work, of whichever kind; [`builtin`] is the one inside this
 //!   binary;
 //! - [`driver`] owns the thread, [`runner`] does its work: events in, victims out, and the native
-//!   policy in place of one that failed; [`status`] is what everybody else may see of it.
+//!   policy in place of one that failed; [`status`] is what everybody else may see of it;
+//! - [`ghost`] is a cache of keys alone, for what a policy would have made of live traffic.
 //!
 //! What must hold: no request waits for a policy; nothing a component does harms the host or stops
 //! the driver; a store that trapped is never entered again.
@@ -23,6 +24,7 @@ mod cpu;
 mod driver;
 mod engine;
 mod error;
+mod ghost;
 mod guest;
 mod instance;
 mod loaded;
@@ -34,5 +36,6 @@ mod ticker;
 
 pub use driver::EvictionDriver;
 pub use error::{Fault, PolicyError, Refusal};
+pub use ghost::{GhostCache, Touch};
 pub use loaded::{CompiledPolicy, LoadedPolicy, PolicyChoice};
 pub use status::{EvictionStatus, PolicyKind};

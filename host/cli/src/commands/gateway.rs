@@ -28,6 +28,9 @@ pub(crate) struct Arguments {
     /// Memory for the cache [default: 256MiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     cache_bytes: Option<u64>,
+    /// Capacity of the cache in entries, whatever they take: for comparisons with replays
+    #[arg(long, value_name = "COUNT", conflicts_with = "cache_bytes")]
+    cache_entries: Option<u64>,
     /// Eviction policy, a WebAssembly component [default: the S3-FIFO component that is built in]
     #[arg(long, value_name = "FILE")]
     eviction: Option<PathBuf>,
@@ -73,6 +76,7 @@ impl Arguments {
         if let Some(bytes) = self.cache_bytes {
             config.cache_bytes = bytes;
         }
+        config.cache_entries = self.cache_entries;
         if let Some(file) = self.eviction {
             config.eviction = PolicyChoice::File(file);
         }

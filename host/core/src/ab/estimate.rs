@@ -68,25 +68,51 @@ impl Estimate {
             }
         }
         let mean = |side: usize| (ratios[0][side] + ratios[1][side]) / 2.0;
-        let (incumbent, candidate) = (mean(0), mean(1));
         let of_half = (CACHE_SHARDS / 2) as f64;
+        let (scale, all) = ((of_half - 1.0) / of_half, (CACHE_SHARDS - 2) as f64);
+        Some(Self::from_shares([mean(0), mean(1)], &shares, scale, all))
+    }
+
+    /// Of two policies that had the same requests, by part of the directories. `None` where no more than
+    /// one part had any.
+    pub fn paired(
+        incumbent: &[Cell; CACHE_SHARDS],
+        candidate: &[Cell; CACHE_SHARDS],
+    ) -> Option<Self> {
+        let sum = |cells: &[Cell; CACHE_SHARDS]| {
+            let add = |(part, whole), cell: &Cell| (part + cell.part, whole + cell.whole);
+            cells.iter().fold((0.0, 0.0), add)
+        };
+        let ((old, whole), (new, _)) = (sum(incumbent), sum(candidate));
+        if whole <= 0.0 {
+            return None;
+        }
+        let (old, new) = (old / whole, new / whole);
+        let mut shares = [0.0; CACHE_SHARDS];
+        for (share, (ours, theirs)) in shares.iter_mut().zip(candidate.iter().zip(incumbent)) {
+            let others = whole - theirs.whole;
+            if others <= 0.0 {
+                return None;
+            }
+            *share = (ours.part - theirs.part - (new - old) * theirs.whole) / others;
+        }
+        let count = CACHE_SHARDS as f64;
+        Some(Self::from_shares([old, new], &shares, (count - 1.0) / count, count - 1.0))
+    }
+
+    /// With the variance that the shares leave, times `scale`, and at most so much freedom.
+    fn from_shares([incumbent, candidate]: [f64; 2], shares: &[f64], scale: f64, all: f64) -> Self {
         let squares: f64 = shares.iter().map(|share| share.powi(2)).sum();
         let fourths: f64 = shares.iter().map(|share| share.powi(4)).sum();
-        let variance = squares * (of_half - 1.0) / of_half;
-        let all = (CACHE_SHARDS - 2) as f64;
         // A normal share's fourth moment is three times the square of its second.
         let freedom = if fourths > 0.0 {
             (3.0 * squares.powi(2) / fourths - 2.0).clamp(1.0, all)
         } else {
             all
         };
-        Some(Self {
-            incumbent,
-            candidate,
-            difference: candidate - incumbent,
-            interval_95: student_97_5(freedom) * variance.sqrt(),
-            freedom,
-        })
+        let interval_95 = student_97_5(freedom) * (squares * scale).sqrt();
+        let difference = candidate - incumbent;
+        Self { incumbent, candidate, difference, interval_95, freedom }
     }
 
     /// Whether the interval leaves 0 out.
@@ -165,6 +191,23 @@ mod tests {
         let estimate = Estimate::crossover([&cells[0], &cells[1]], 0).expect("traffic");
         assert!(!estimate.shows_difference(), "{estimate:?}");
         assert!(estimate.freedom < 3.0, "{estimate:?}");
+    }
+
+    /// Half of the misses leave in every part: known without doubt, though parts differ tenfold.
+    #[test]
+    fn pairs_of_the_same_requests_differ_by_what_they_differ() {
+        let old: [Cell; CACHE_SHARDS] = std::array::from_fn(|part| {
+            let whole = 100.0 * (part % 10 + 1) as f64;
+            Cell { part: 0.4 * whole, whole }
+        });
+        let new = old.map(|cell| Cell { part: cell.part / 2.0, ..cell });
+        let estimate = Estimate::paired(&old, &new).expect("requests").as_gain_in_points();
+        assert!((estimate.difference - 20.0).abs() < 1e-9 && estimate.interval_95 < 1e-6);
+        let mut loud = old;
+        loud[3].part = 0.0;
+        let estimate = Estimate::paired(&old, &loud).expect("requests");
+        assert!(!estimate.shows_difference(), "{estimate:?}");
+        assert_eq!(Estimate::paired(&[Cell::default(); 64], &[Cell::default(); 64]), None);
     }
 
     #[test]

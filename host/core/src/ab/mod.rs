@@ -5,7 +5,7 @@
 //! have the incumbent (A/A), then one has the candidate, then they change sides: each shard is once
 //! under each policy, and each policy meets the same time of day as the other. [`tally`] is what is
 //! counted of a shard, [`experiment`] the order of things, [`estimate`] the arithmetic, [`report`] the
-//! words.
+//! words. A [`shadow`] is the step before it, which decides nothing.
 //!
 //! Which directories are in which shard is drawn at random, so shards are what the interval is made
 //! from: 64 small experiments that agree or do not. Requests are no such units, since those of one
@@ -15,9 +15,11 @@
 pub mod estimate;
 pub mod experiment;
 pub mod report;
+pub mod shadow;
 pub mod tally;
 
 pub use estimate::Estimate;
 pub use experiment::{Experiment, Plan, Reading, Side, Sides, Stage};
 pub use report::{Report, Verdict};
+pub use shadow::{Contender, Progress, ShadowReport};
 pub use tally::{Costs, ShardTally};

@@ -11,20 +11,25 @@ use super::counters::{HitCounters, Hits};
 use super::fence::{Fence, Mark};
 use super::host::Extent;
 use super::nodes::Nodes;
+use super::slot::Content;
 use super::tap::Tap;
+use super::weigh::{Weights, weigh};
 use super::{CacheConfig, CacheCounters};
 use crate::handle::Handle;
 use crate::limits::CACHE_SHARDS;
 use crate::watch::Change;
 
 /// What a directory takes beside its slots: itself, its place in the shard's tables.
-pub(super) const DIR_WEIGHT_BYTES: u32 = 208;
+const DIR_WEIGHT_BYTES: u32 = 208;
 /// What a slot takes beside its content: itself, its object, the event that tells of it.
 pub(super) const SLOT_WEIGHT_BYTES: u32 = 160;
 /// What the attributes of a run take beside themselves: their object, the event that tells of it.
 pub(super) const ATTRS_WEIGHT_BYTES: u32 = 96;
 /// What an entry takes in the indexes by name and by handle.
 pub(super) const ENTRY_WEIGHT_BYTES: u32 = 32;
+
+/// What each object weighs in a cache whose capacity counts entries.
+pub(super) const COUNTED_WEIGHT_BYTES: u32 = 256;
 
 /// Somebody listens to the tap.
 pub(super) const TAPPED: u8 = 1;
@@ -41,12 +46,21 @@ pub(super) struct Common {
     pub(super) tap: Tap,
     /// [`TAPPED`], [`SPLIT`].
     observed: AtomicU8,
+    /// Whether all objects weigh the same.
+    counts_entries: bool,
     hits: Hits,
     hasher: FixedState,
     /// By half of the cache, as all that follows.
     used_bytes: [AtomicU64; 2],
     objects: [AtomicU64; 2],
-    wakers: RwLock<[Option<Waker>; 2]>,
+    wakers: RwLock<Wakers>,
+}
+
+/// Of the driver of the whole, and of those of the halves.
+#[derive(Default)]
+struct Wakers {
+    whole: Option<Waker>,
+    halves: [Option<Waker>; 2],
 }
 
 /// The half of the cache that a shard is in.
@@ -56,13 +70,14 @@ pub(super) fn half_of(shard: u32) -> usize {
 }
 
 impl Common {
-    pub(super) fn new(config: CacheConfig) -> Self {
+    pub(super) fn new(config: CacheConfig, counts_entries: bool) -> Self {
         Self {
             config,
             fence: Fence::default(),
             nodes: Nodes::new(),
             tap: Tap::default(),
             observed: AtomicU8::new(0),
+            counts_entries,
             hits: Hits::default(),
             hasher: FixedState::with_seed(config.seed),
             used_bytes: Default::default(),
@@ -165,6 +180,21 @@ impl Common {
         };
     }
 
+    /// What a content weighs here.
+    pub(super) fn weigh(&self, content: &Content) -> Weights {
+        let weights = weigh(content);
+        if !self.counts_entries {
+            return weights;
+        }
+        let (body, attrs) = (COUNTED_WEIGHT_BYTES, weights.attrs.map(|_| COUNTED_WEIGHT_BYTES));
+        Weights { body, attrs }
+    }
+
+    /// What a directory weighs beside its contents.
+    pub(super) fn dir_weight_bytes(&self) -> u32 {
+        if self.counts_entries { 0 } else { DIR_WEIGHT_BYTES }
+    }
+
     /// More is held in this shard.
     pub(super) fn charge(&self, shard: u32, bytes: u32) {
         self.used_bytes[half_of(shard)].fetch_add(u64::from(bytes), Ordering::Relaxed);
@@ -213,14 +243,19 @@ impl Common {
     pub(super) fn set_waker(&self, extent: Extent, waker: Waker) {
         let mut wakers = self.wakers.write();
         match extent {
-            Extent::Whole => *wakers = [Some(waker.clone()), Some(waker)],
-            Extent::Half(half) => wakers[half] = Some(waker),
+            Extent::Whole => wakers.whole = Some(waker),
+            Extent::Half(half) => wakers.halves[half] = Some(waker),
         }
     }
 
     /// There is work for the driver of this shard.
     pub(super) fn wake(&self, shard: u32) {
-        if let Some(waker) = &self.wakers.read()[half_of(shard)] {
+        let wakers = self.wakers.read();
+        let waker = match self.extent_of(shard) {
+            Extent::Whole => &wakers.whole,
+            Extent::Half(half) => &wakers.halves[half],
+        };
+        if let Some(waker) = waker {
             waker();
         }
     }

@@ -4,11 +4,15 @@
 //! The cache may be split, so that two policies are compared: shards with even numbers are one half,
 //! those with odd numbers the other, each with half of the capacity, a reserve, a host
 //! ([`CacheHalf`]) and a driver of its own. Which directories are in which half is drawn with the
-//! seed of the cache's hashes. What must hold: one driver at a time for the whole, or one for each half.
+//! seed of the cache's hashes. While it is split, the host of the whole is detached: it tells nothing,
+//! lacks nothing and takes nothing, so its driver may go on without any effect. What must hold: no event
+//! of a half reaches the driver of the whole, nor the other way round.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::RwLock;
 
 use super::DentryCache;
 use super::common::SPLIT;
@@ -71,6 +75,9 @@ pub(super) struct Evictions {
     hand: AtomicUsize,
     /// The shard that the next drain of each half, or of the whole, begins at.
     drained: [AtomicUsize; 2],
+    /// Held shared by the driver of the whole while it works, so that none is in the midst of it when
+    /// the cache is split.
+    whole: RwLock<()>,
 }
 
 impl<W> DentryCache<W> {
@@ -102,9 +109,11 @@ impl<W> DentryCache<W> {
         }
     }
 
-    /// Splits the cache, or makes it whole again. The drivers of what there was are stopped, those of
-    /// what there will be are started next; until these have proposed, the cache chooses by itself.
+    /// Splits the cache, or makes it whole again, when the drivers of the halves have been stopped. Who
+    /// works for what there is then has to be told of what is resident; until victims are proposed,
+    /// the cache chooses by itself.
     pub fn set_split(&self, split: bool) {
+        let _whole = self.evictions.whole.write();
         self.common.observe(SPLIT, split);
         self.reserves.iter().for_each(Reserve::clear);
     }
@@ -246,6 +255,12 @@ impl<W> DentryCache<W> {
         events.extend(aged.into_iter().map(|(_, event)| event));
     }
 
+    /// Does something for the driver of the whole, unless the cache is split.
+    fn while_whole<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
+        let _whole = self.evictions.whole.read();
+        (!self.common.is_split()).then(work)
+    }
+
     fn usage_of(&self, extent: Extent) -> (u64, u64) {
         (self.common.used_bytes(extent), self.common.capacity_bytes(extent))
     }
@@ -253,19 +268,21 @@ impl<W> DentryCache<W> {
 
 impl<W: Send> EvictionHost for DentryCache<W> {
     fn drain(&self, max: usize, events: &mut Vec<Event>) -> bool {
-        self.drain_of(Extent::Whole, max, events)
+        self.while_whole(|| self.drain_of(Extent::Whole, max, events)).unwrap_or(false)
     }
 
     fn shortage(&self) -> usize {
-        self.lacks_victims(Extent::Whole).min(RESERVE_MAX)
+        let lacks = self.while_whole(|| self.lacks_victims(Extent::Whole));
+        lacks.unwrap_or(0).min(RESERVE_MAX)
     }
 
     fn offer(&self, victims: &[ObjectId]) -> Offered {
-        self.offer_of(Extent::Whole, victims)
+        let offered = self.while_whole(|| self.offer_of(Extent::Whole, victims));
+        offered.unwrap_or(Offered { stale: victims.len() as u64, ..Offered::default() })
     }
 
     fn restart(&self, events: &mut Vec<Event>) {
-        self.restart_of(Extent::Whole, events);
+        let _ = self.while_whole(|| self.restart_of(Extent::Whole, events));
     }
 
     fn usage(&self) -> (u64, u64) {

@@ -48,6 +48,8 @@ mod shard;
 #[cfg(test)]
 mod sharing_tests;
 mod slot;
+#[cfg(test)]
+mod split_tests;
 mod tap;
 #[cfg(test)]
 mod tap_tests;
@@ -63,7 +65,7 @@ use crate::handle::Handle;
 use crate::limits::{CACHE_BYTES_MIN, CACHE_SHARDS};
 use crate::trace::{Operation, What};
 
-use common::Common;
+use common::{COUNTED_WEIGHT_BYTES, Common};
 pub use counters::CacheCounters;
 use counters::count;
 use fence::Asked;
@@ -165,8 +167,19 @@ impl<W> DentryCache<W> {
     /// An empty cache. A capacity under [`CACHE_BYTES_MIN`] is raised to it.
     pub fn new(config: CacheConfig) -> Self {
         let capacity_bytes = config.capacity_bytes.max(CACHE_BYTES_MIN);
+        Self::with(Common::new(CacheConfig { capacity_bytes, ..config }, false))
+    }
+
+    /// An empty cache of so many entries, whatever they take: all objects weigh the same, and
+    /// `capacity_bytes` is not looked at. For comparisons with replays, whose capacities count alike.
+    pub fn of_entries(entries: u64, config: CacheConfig) -> Self {
+        let capacity_bytes = entries.saturating_mul(u64::from(COUNTED_WEIGHT_BYTES));
+        Self::with(Common::new(CacheConfig { capacity_bytes, ..config }, true))
+    }
+
+    fn with(common: Common) -> Self {
         Self {
-            common: Common::new(CacheConfig { capacity_bytes, ..config }),
+            common,
             shards: (0..CACHE_SHARDS).map(|number| StripedLock::new(Shard::new(number))).collect(),
             reserves: Default::default(),
             evictions: host::Evictions::default(),
@@ -259,6 +272,11 @@ impl<W> DentryCache<W> {
         let mut shard = self.shard(handle).write();
         shard.counters.readlink_misses += 1;
         self.enter(&mut shard, FillKey::Readlink(*handle), waiter)
+    }
+
+    /// Bytes that it may hold.
+    pub fn capacity_bytes(&self) -> u64 {
+        self.common.config.capacity_bytes
     }
 
     /// Ends a flight: caches what it brought unless that is late, and gives back who waits for it,

@@ -10,7 +10,7 @@ use super::ledger::{Part, Site};
 use super::nodes::{Place, Pos};
 use super::shard::{KEEP, Shard};
 use super::slot::{Content, NO_OBJECT};
-use super::weigh::{Weights, told, weigh};
+use super::weigh::{Weights, told};
 use crate::attr::{Attr, FileKind};
 use crate::chunk::Chunk;
 use crate::entry::Entry;
@@ -151,7 +151,7 @@ impl<W> Shard<W> {
     ) {
         let Some(dir) = self.dir_mut(number) else { return };
         let Some(slot) = dir.slot_mut(slot_number) else { return };
-        let (before, gone) = (weigh(&slot.content), slot.gone());
+        let (before, gone) = (common.weigh(&slot.content), slot.gone());
         let Some(chunk) = slot.chunk_mut() else { return };
         let old = std::mem::replace(chunk, new.clone());
         debug_assert!(new.count() == old.count());
@@ -180,11 +180,11 @@ impl<W> Shard<W> {
         let Some(dir) = self.dir(number) else { return };
         let Some(slot) = dir.slot(slot_number) else { return };
         let Content::Run { attrs: object, .. } = slot.content else {
-            common.charge(self.number, weigh(&slot.content).sum());
+            common.charge(self.number, common.weigh(&slot.content).sum());
             common.refund(self.number, before.sum());
             return;
         };
-        let after = weigh(&slot.content);
+        let after = common.weigh(&slot.content);
         common.charge(self.number, after.sum());
         common.refund(self.number, before.sum());
         if after.attrs == before.attrs {

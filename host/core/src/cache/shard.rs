@@ -5,7 +5,7 @@
 
 use parking_lot::Mutex;
 
-use super::common::{Common, DIR_WEIGHT_BYTES};
+use super::common::Common;
 use super::counters::CacheCounters;
 use super::dir::Dir;
 use super::dirs::Dirs;
@@ -13,7 +13,7 @@ use super::flights::Flights;
 use super::ledger::{Ledger, Part, Site, Told};
 use super::nodes::{Place, Pos};
 use super::slot::{Content, Slot};
-use super::weigh::{told, weigh};
+use super::weigh::told;
 use crate::attr::Attr;
 use crate::chunk::{Chunk, ChunkBuilder};
 use crate::entry::Entry;
@@ -344,7 +344,7 @@ impl<W> Shard<W> {
         }
         let number = self.dirs.insert(Dir::new(handle), |handle| common.hash(handle))?;
         self.counters.directories += 1;
-        common.charge(self.number, DIR_WEIGHT_BYTES);
+        common.charge(self.number, common.dir_weight_bytes());
         Some(number)
     }
 
@@ -355,7 +355,7 @@ impl<W> Shard<W> {
         }
         self.dirs.remove(number, |handle| common.hash(handle));
         self.counters.directories -= 1;
-        common.refund(self.number, DIR_WEIGHT_BYTES);
+        common.refund(self.number, common.dir_weight_bytes());
     }
 
     /// Caches a content of a directory; answers its slot, `None` where there is no room for it.
@@ -368,7 +368,7 @@ impl<W> Shard<W> {
     ) -> Option<u32> {
         self.let_one_go(common, number);
         let dir = self.dirs.get_mut(number)?;
-        let weights = weigh(&content);
+        let weights = common.weigh(&content);
         let (names, len_bytes) = (content.names(), content.len_bytes() as u64);
         let is_own = matches!(content, Content::Own(_));
         let slot_number = dir.slots.insert(Slot::new(content, now_ms))?;
@@ -500,7 +500,7 @@ impl<W> Shard<W> {
         if reason == Removal::Invalidated {
             self.counters.invalidated += 1;
         }
-        common.refund(self.number, weigh(&slot.content).sum());
+        common.refund(self.number, common.weigh(&slot.content).sum());
         self.ledger.remove(slot.object, reason);
         common.uncount_object(self.number);
         if slot.attrs_object() != slot.object {
@@ -518,7 +518,7 @@ impl<W> Shard<W> {
 
     /// What is resident, each with its age as [`Shard::restart`] has it, the directory, and what is
     /// told of it.
-    pub(super) fn residents(&self, common: &Common, mut each: impl FnMut(u32, &[u8], Told)) {
+    pub(super) fn each_resident(&self, common: &Common, mut each: impl FnMut(u32, &[u8], Told)) {
         self.ledger.ages(|age, site| {
             let Some(dir) = self.dir(site.dir) else { return };
             let content = dir.slot(site.slot).map(|slot| &slot.content);

@@ -195,7 +195,7 @@ impl<W> Listener<W> {
     pub fn residents(&self, max: usize, out: &mut Vec<u8>) -> bool {
         let mut aged = Vec::new();
         for shard in &self.cache.shards {
-            shard.read().residents(&self.cache.common, |age, dir, told| {
+            shard.read().each_resident(&self.cache.common, |age, dir, told| {
                 let seen = Seen {
                     what: What::Resident,
                     operation: Operation::Lookup,

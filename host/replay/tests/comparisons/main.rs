@@ -5,3 +5,4 @@
 
 mod belief;
 mod stand;
+mod truth;

@@ -26,7 +26,7 @@ pub(crate) struct Comparison<'a> {
     pub(crate) trace: &'a Trace,
     pub(crate) incumbent: &'a str,
     pub(crate) candidate: &'a str,
-    pub(crate) capacity_bytes: u64,
+    pub(crate) entries: u64,
     pub(crate) period_requests: u64,
     pub(crate) seed: u64,
 }
@@ -36,8 +36,47 @@ pub(crate) struct Ended {
     pub(crate) report: Report,
     /// Requests of the trace that each period of A/B measured.
     pub(crate) measured: Vec<Range<usize>>,
-    /// Objects that were resident at the end.
-    pub(crate) objects: u64,
+}
+
+/// Requests on their way to a brick.
+#[derive(Default)]
+struct UnderWay(VecDeque<(Ticket, Entry)>);
+
+impl UnderWay {
+    /// Asks for an object of a trace; whether the cache knew it.
+    fn ask(&mut self, cache: &DentryCache<()>, now_ms: u64, key: u64) -> bool {
+        let (dir, name) = (handle(key / DIR_OBJECTS), key.to_string());
+        let answer = cache.lookup(now_ms, &dir, name.as_bytes(), || ());
+        let hit = matches!(answer, Answer::Hit(_));
+        if let Answer::Lead(ticket) = answer {
+            self.0.push_back((ticket, entry(1 << 60 | key)));
+        }
+        if self.0.len() == IN_FLIGHT
+            && let Some((ticket, entry)) = self.0.pop_front()
+        {
+            cache.fill(now_ms, ticket, &Filled::Entry(entry));
+        }
+        hit
+    }
+}
+
+fn empty(entries: u64, seed: u64) -> Arc<DentryCache<()>> {
+    let config = CacheConfig { capacity_bytes: 0, max_age_ms: u64::MAX, seed };
+    Arc::new(DentryCache::of_entries(entries, config))
+}
+
+/// The share of the requests of a trace that a whole cache of so many entries answers, from 0 to 1.
+pub(crate) fn hit_ratio(trace: &Trace, name: &str, entries: u64) -> f64 {
+    let cache = empty(entries, 1);
+    let mut driver = Driver::start(cache.clone(), name, 1);
+    let (mut under_way, mut hits) = (UnderWay::default(), 0);
+    for (at, &object) in trace.objects().iter().enumerate() {
+        hits += u64::from(under_way.ask(&cache, at as u64, trace.key(object)));
+        if at % TURN == 0 {
+            driver.turn(at as u64);
+        }
+    }
+    hits as f64 / trace.objects().len() as f64
 }
 
 /// A policy at work, its turns taken by the test.
@@ -48,8 +87,7 @@ struct Driver {
 }
 
 impl Driver {
-    fn start(cache: &Arc<DentryCache<()>>, half: usize, name: &str, seed: u64) -> Self {
-        let host = Arc::new(CacheHalf::new(cache.clone(), half));
+    fn start(host: Arc<dyn EvictionHost>, name: &str, seed: u64) -> Self {
         let capacity_bytes = host.usage().1;
         let policy = native(name, PolicyLimits { capacity_bytes, seed }).expect("it has a policy");
         let mut driver = Self { host, policy, events: Vec::new() };
@@ -101,38 +139,27 @@ impl Comparison<'_> {
                 Side::Incumbent => self.incumbent,
                 Side::Candidate => self.candidate,
             };
-            Driver::start(cache, half, name, self.seed)
+            Driver::start(Arc::new(CacheHalf::new(cache.clone(), half)), name, self.seed)
         })
     }
 
     /// Runs it, as far as the trace goes.
     pub(crate) fn run(&self) -> Ended {
-        let (capacity_bytes, seed) = (self.capacity_bytes, self.seed);
-        let max_age_ms = u64::MAX;
-        let cache = Arc::new(DentryCache::new(CacheConfig { capacity_bytes, max_age_ms, seed }));
+        let cache = empty(self.entries, self.seed);
         cache.set_split(true);
         let mut experiment = Experiment::new(Plan {
             period_requests: self.period_requests,
             period_ms_max: u64::MAX,
-            capacity_bytes,
-            candidate_first: seed as usize % 2,
+            capacity_bytes: cache.capacity_bytes(),
+            candidate_first: self.seed as usize % 2,
         });
         let mut drivers = self.drivers(&cache, experiment.sides());
-        let mut under_way: VecDeque<(Ticket, Entry)> = VecDeque::new();
+        let mut under_way = UnderWay::default();
         let mut measured = Vec::new();
         let mut stage_began = 0;
         for (at, &object) in self.trace.objects().iter().enumerate() {
             let now_ms = at as u64;
-            let key = self.trace.key(object);
-            let (dir, name) = (handle(key / DIR_OBJECTS), key.to_string());
-            if let Answer::Lead(ticket) = cache.lookup(now_ms, &dir, name.as_bytes(), || ()) {
-                under_way.push_back((ticket, entry(1 << 40 | u64::from(object))));
-            }
-            if under_way.len() == IN_FLIGHT
-                && let Some((ticket, entry)) = under_way.pop_front()
-            {
-                cache.fill(now_ms, ticket, &Filled::Entry(entry));
-            }
+            under_way.ask(&cache, now_ms, self.trace.key(object));
             if at % TURN == 0 {
                 drivers.iter_mut().for_each(|driver| driver.turn(now_ms));
             }
@@ -155,6 +182,6 @@ impl Comparison<'_> {
                 }
             }
         }
-        Ended { report: experiment.report(), measured, objects: cache.counters().objects }
+        Ended { report: experiment.report(), measured }
     }
 }

@@ -25,7 +25,7 @@ pub use caller::Caller;
 pub use lock::{Lock, LockKind, LockOwner, LockSort};
 pub use member::Membership;
 pub use mutation::{Mutated, Mutation, SetAttr, SetTime};
-pub use observe::TraceNames;
+pub use observe::{AbStatus, Candidate, Compare, Compared, TraceNames};
 pub use reply::{Failure, Notices, Reply, Statfs};
 pub use verb::Verb;
 
@@ -211,6 +211,9 @@ pub enum Request {
         /// How long.
         for_ms: u64,
     },
+    /// Compares eviction policies beside the gateway's traffic, or on it; for the admin role. Where
+    /// [`Compare::body_len_bytes`] is not 0, as many bytes follow. Answer: [`Reply::Compared`].
+    Compare(Compare),
 }
 
 impl Request {
@@ -243,6 +246,7 @@ impl Request {
             Request::Getattrs { .. } => Verb::Getattrs,
             Request::Unfinished => Verb::Unfinished,
             Request::Trace { .. } => Verb::Trace,
+            Request::Compare(_) => Verb::Compare,
         }
     }
 
@@ -250,6 +254,7 @@ impl Request {
     pub const fn body_len_bytes(&self) -> u32 {
         match self {
             Request::Mutate { mutation, .. } => mutation.body_len_bytes(),
+            Request::Compare(compare) => compare.body_len_bytes(),
             _ => 0,
         }
     }

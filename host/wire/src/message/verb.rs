@@ -66,4 +66,5 @@ verbs! {
     Volume = "volume",
     Recall = "recall",
     Trace = "trace",
+    Compare = "compare",
 }

@@ -2,7 +2,9 @@
 
 use crate::error::CliError;
 
+mod candidate;
 mod replay;
+mod shadow;
 
 /// Work with eviction policies
 #[derive(Debug, clap::Args)]
@@ -14,10 +16,12 @@ pub(crate) struct Arguments {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     Replay(replay::Arguments),
+    Shadow(shadow::Arguments),
 }
 
-pub(crate) fn run(arguments: Arguments) -> Result<(), CliError> {
+pub(crate) async fn run(arguments: Arguments) -> Result<(), CliError> {
     match arguments.command {
         Command::Replay(arguments) => replay::run(&arguments),
+        Command::Shadow(arguments) => shadow::run(arguments).await,
     }
 }

@@ -60,6 +60,7 @@ mod stats;
 mod steps;
 mod touches;
 mod volume;
+mod waits;
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;

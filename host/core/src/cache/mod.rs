@@ -413,8 +413,13 @@ impl<W> DentryCache<W> {
         shard.abandon_runs(&self.common, &ticket.dir, ticket.listing, false);
     }
 
+    /// The number of the shard that has what is known of a directory, or of a file's own attributes.
+    pub fn shard_of(&self, handle: &Handle) -> usize {
+        Common::shard_of(self.common.hash(handle.as_bytes()))
+    }
+
     fn shard(&self, handle: &Handle) -> &StripedLock<Shard<W>> {
-        &self.shards[Common::shard_of(self.common.hash(handle.as_bytes()))]
+        &self.shards[self.shard_of(handle)]
     }
 
     /// Takes in attributes wherever the file is listed, unless they changed since `asked`. Answers

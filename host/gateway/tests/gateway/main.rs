@@ -5,6 +5,7 @@
 mod admin;
 mod changing;
 mod coherence;
+mod comparing;
 mod eviction;
 mod harness;
 mod leases;

@@ -2,6 +2,7 @@
 
 use crate::error::CliError;
 
+mod ab;
 mod candidate;
 mod replay;
 mod shadow;
@@ -17,11 +18,13 @@ pub(crate) struct Arguments {
 enum Command {
     Replay(replay::Arguments),
     Shadow(shadow::Arguments),
+    Ab(ab::Arguments),
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Result<(), CliError> {
     match arguments.command {
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Shadow(arguments) => shadow::run(arguments).await,
+        Command::Ab(arguments) => ab::run(arguments).await,
     }
 }

@@ -27,8 +27,8 @@ use clap::{Parser, Subcommand};
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::commands::{
-    brick, cat, demo, find, gateway, identity, ls, mount, policy, serve, stat, stats, tar,
-    trace,
+    brick, cat, compile_policy, demo, find, gateway, identity, ls, mount, policy, serve, stat, stats,
+    tar, trace,
 };
 use crate::error::CliError;
 
@@ -62,6 +62,8 @@ enum Command {
     Tar(tar::Arguments),
     Stats(stats::Arguments),
     Policy(policy::Arguments),
+    #[command(hide = true)]
+    CompilePolicy(compile_policy::Arguments),
     Trace(trace::Arguments),
     Serve(serve::Arguments),
     Demo(demo::Arguments),
@@ -83,6 +85,8 @@ fn run(command: Command) -> Result<(), CliError> {
             Some(arguments) => Command::Mount(arguments),
             None => return Ok(()),
         },
+        // Its limits leave no room for a runtime, and it needs none.
+        Command::CompilePolicy(_) => return compile_policy::run(),
         other => other,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -102,6 +106,7 @@ fn run(command: Command) -> Result<(), CliError> {
             Command::Tar(arguments) => tar::run(arguments).await,
             Command::Stats(arguments) => stats::run(arguments).await,
             Command::Policy(arguments) => policy::run(arguments).await,
+            Command::CompilePolicy(_) => compile_policy::run(),
             Command::Trace(arguments) => trace::run(arguments).await,
             Command::Serve(arguments) => serve::run(arguments).await,
             Command::Demo(arguments) => demo::run(arguments).await,

@@ -11,6 +11,7 @@ use portcullis_client::recording::{Recording, compare};
 use portcullis_client::{Address, Client, ClientError, ClientOptions};
 use portcullis_core::Entry;
 use portcullis_transport::{Identity, Role};
+use portcullis_wire::message::{PolicyCommand, PolicyKind, PolicyStatus};
 use portcullis_wire::message::{Compare, Compared, TraceNames};
 use portcullis_wire::stats::GatewayStats;
 
@@ -50,6 +51,19 @@ impl Connect {
     pub(crate) async fn stats(&self, address: &Address) -> Result<GatewayStats, CliError> {
         let admin = self.admin()?;
         Client::stats_of(address, admin, self.options()).await.map_err(explained(address))
+    }
+
+    /// Asks something of a gateway's policies, as the admin.
+    pub(crate) async fn policy(
+        &self,
+        address: &Address,
+        kind: PolicyKind,
+        command: PolicyCommand,
+        body: &[Bytes],
+    ) -> Result<PolicyStatus, CliError> {
+        let admin = self.admin()?;
+        let asked = Client::policy_of(address, admin, self.options(), (kind, command), body).await;
+        asked.map_err(explained(address))
     }
 
     /// Begins a recording of what is asked of a gateway, as the admin.

@@ -133,18 +133,18 @@ impl Link {
         self.within(self.mended(call)).await
     }
 
-    /// Sends a request that has a body and is answered by one message, once.
-    pub(crate) async fn call_with(
+    /// Sends a request with what follows it, once.
+    pub(crate) async fn call_once(
         &self,
         request: &Request,
-        body: Bytes,
+        body: &[Bytes],
     ) -> Result<Reply, ClientError> {
-        self.within(async {
+        let call = async {
             let (session, _) = self.live().await?;
-            let called = session.connection.call_with(request, &[body]).await;
+            let called = session.connection.call_with(request, body).await;
             called.map_err(|error| self.explain(error))
-        })
-        .await
+        };
+        self.within(call).await
     }
 
     /// Sends a request that is answered by a series of frames.

@@ -68,7 +68,7 @@ pub async fn compare(
 ) -> Result<Compared, ClientError> {
     let options = LinkOptions { client: options, attach: false, server: Role::Gateway };
     let link = Link::new(address.clone(), identity, options, draw());
-    let reply = link.call_with(&Request::Compare(compare), body).await;
+    let reply = link.call_once(&Request::Compare(compare), &[body]).await;
     link.close().await;
     match reply? {
         Reply::Compared(compared) => Ok(*compared),

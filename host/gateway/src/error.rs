@@ -34,6 +34,14 @@ pub enum GatewayError {
     /// A cache of too few entries to be of use.
     #[error("a cache of so few entries is too small, give it at least {}", CACHE_ENTRIES_MIN)]
     TooFewEntries,
+    /// The directory of the gateway's state cannot be used.
+    #[error("{}: {source}", path.display())]
+    State {
+        /// The directory.
+        path: std::path::PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// A brick must be given time to answer.
     #[error("the brick timeout must be at least 1 ms")]
     NoBrickTimeout,
@@ -54,7 +62,4 @@ pub enum GatewayError {
     /// A socket that was bound has no address.
     #[error("the listening socket has no address: {0}")]
     LocalAddress(std::io::Error),
-    /// The thread of the eviction policy cannot be started.
-    #[error("cannot start the thread of the eviction policy: {0}")]
-    PolicyThread(std::io::Error),
 }

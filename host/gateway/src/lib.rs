@@ -8,6 +8,8 @@
 //! by [`file_calls`]; [`clients`] has all of them. [`brick_link`] is the way to the brick,
 //! [`brick_session`] keeps the session with it, [`brick_call`] asks over it. [`coherence`] passes
 //! changes on. [`space`] tells what `df` asks. [`outflow`] keeps a slow client from holding up
+//! anything else. [`stats`], [`metrics`] and [`admin`] tell how it goes; by [`policies`] an
+//! administrator changes what decides.
 //! anything else. [`stats`], [`metrics`] and [`admin`] tell how it goes,
 //! [`recording`] what is asked, and [`compare`] what other policies would make of it.
 //!
@@ -46,6 +48,7 @@ mod mutate;
 mod open_file;
 mod outflow;
 mod own_ops;
+mod policies;
 mod reads;
 mod recording;
 mod redo;
@@ -64,6 +67,7 @@ mod waits;
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -71,14 +75,14 @@ use portcullis_core::cache::CacheConfig;
 use portcullis_core::eviction::PolicyLimits;
 use portcullis_core::limits::{BRICKS_MAX, CACHE_BYTES_MIN, CACHE_ENTRIES_MIN};
 use portcullis_core::prefetch::PrefetchChoice;
-use portcullis_policy::{EvictionDriver, LoadedPolicy};
+use portcullis_policy::{EvictionDriver, PolicyControl, PolicySetup};
 use portcullis_transport::{Identity, Server};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-pub use portcullis_policy::PolicyChoice;
+pub use portcullis_policy::{Compiler, PolicyChoice};
 
 pub use crate::error::GatewayError;
 
@@ -86,7 +90,8 @@ use crate::ahead::AheadShared;
 use crate::brick_link::BrickLink;
 use crate::bricks::Bricks;
 use crate::clock::Clock;
-use crate::compare::Comparisons;
+use crate::compare::{Comparisons, Incumbent, KeptSplit};
+use crate::policies::Policies;
 use crate::service::GatewayService;
 use crate::stats::Observer;
 use crate::volume::{Cache, Volume};
@@ -115,6 +120,10 @@ pub struct GatewayConfig {
     pub max_age_ms: u64,
     /// What decides what leaves the cache.
     pub eviction: PolicyChoice,
+    /// Where policies are compiled.
+    pub compiler: Compiler,
+    /// Where what an administrator changed is kept, for after a restart; nowhere if `None`.
+    pub state: Option<PathBuf>,
     /// What is listed at the brick before a client asks for it.
     pub prefetch: PrefetchChoice,
     /// Where health and metrics are served over HTTP; nowhere if `None`.
@@ -134,6 +143,8 @@ impl GatewayConfig {
             cache_entries: None,
             max_age_ms: MAX_AGE_MS_DEFAULT,
             eviction: PolicyChoice::default(),
+            compiler: Compiler::default(),
+            state: None,
             prefetch: PrefetchChoice::default(),
             admin: None,
             brick_timeout_ms: BRICK_TIMEOUT_MS_DEFAULT,
@@ -149,6 +160,7 @@ pub struct Gateway {
     volume: Arc<Volume>,
     observer: Arc<Observer>,
     driver: Arc<EvictionDriver>,
+    policies: Policies,
     comparisons: Arc<Comparisons>,
 }
 
@@ -175,15 +187,20 @@ impl Gateway {
             return Err(GatewayError::TooFewEntries);
         }
         let (capacity_bytes, max_age_ms) = (config.cache_bytes, config.max_age_ms);
-        let cache = CacheConfig { capacity_bytes, max_age_ms, seed: random() };
+        let kept = match &config.state {
+            Some(state) => Some(KeptSplit::open(state, random()).map_err(|source| {
+                GatewayError::State { path: state.clone(), source }
+            })?),
+            None => None,
+        };
+        let seed = kept.as_ref().map_or_else(random, KeptSplit::seed);
+        let cache = CacheConfig { capacity_bytes, max_age_ms, seed };
         let cache = Arc::new(match config.cache_entries {
             Some(entries) => Cache::of_entries(entries, cache),
             None => Cache::new(cache),
         });
         let capacity_bytes = cache.capacity_bytes();
-        let incumbent = config.eviction.clone();
         let limits = PolicyLimits { capacity_bytes, seed: random() };
-        let policy = LoadedPolicy::load(config.eviction, limits)?;
         let server = Server::bind(config.listen, identity)?;
         let address = server.local_addr().map_err(GatewayError::LocalAddress)?;
         let admin = config.admin.map(bind_admin).transpose()?;
@@ -196,13 +213,18 @@ impl Gateway {
         };
         let links: Result<Vec<_>, _> = config.bricks.iter().enumerate().map(link).collect();
         let bricks = Bricks::new(links?, u128::from(random()) << 64 | u128::from(random()));
-        let driver = EvictionDriver::start(cache.clone(), policy);
-        let driver = Arc::new(driver.map_err(GatewayError::PolicyThread)?);
+        let mut setup = PolicySetup::new(config.eviction, limits);
+        (setup.compiler, setup.state) = (config.compiler, config.state);
+        let control = Arc::new(PolicyControl::start(cache.clone(), setup)?);
+        let driver = control.driver().clone();
         let ahead = AheadShared::new(config.prefetch, random());
         let volume = Arc::new(Volume::new(cache, bricks, ahead, capacity_bytes, clock));
         let observer = Arc::new(Observer::new(volume.clone(), driver.clone()));
-        let comparisons = Arc::new(Comparisons::new(volume.clone(), incumbent));
-        Ok(Self { server, address, admin, volume, observer, driver, comparisons })
+        let comparisons =
+            Comparisons::new(volume.clone(), Incumbent::new(control.clone()), kept);
+        comparisons.resume();
+        let policies = Policies::new(control);
+        Ok(Self { server, address, admin, volume, observer, driver, policies, comparisons })
     }
 
     /// Where clients connect.
@@ -217,7 +239,7 @@ impl Gateway {
 
     /// Serves until `stop` resolves, then finishes what is under way and returns.
     pub async fn serve(self, stop: impl Future<Output = ()>) {
-        let Self { server, admin, volume, observer, driver, comparisons, .. } = self;
+        let Self { server, admin, volume, observer, driver, policies, comparisons, .. } = self;
         let stopping = CancellationToken::new();
         let connecting: Vec<_> = volume
             .bricks
@@ -233,12 +255,12 @@ impl Gateway {
             AbortOnDropHandle::new(tokio::spawn(serving))
         });
         let counters = observer.connections.clone();
-        let service = GatewayService {
+        let service = Arc::new(GatewayService {
             volume: volume.clone(),
             observer,
+            policies,
             comparisons: comparisons.clone(),
-        };
-        let service = Arc::new(service);
+        });
         server.serve(service, counters, stop).await;
         stopping.cancel();
         if let Some(admin) = admin {

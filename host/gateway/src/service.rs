@@ -10,6 +10,7 @@ use portcullis_wire::{Reply, Request};
 
 use crate::compare::Comparisons;
 use crate::outflow::Interrupt;
+use crate::policies::Policies;
 use crate::reads;
 use crate::recording::record;
 use crate::session::Session;
@@ -20,6 +21,7 @@ use crate::volume::Volume;
 pub(crate) struct GatewayService {
     pub(crate) volume: Arc<Volume>,
     pub(crate) observer: Arc<Observer>,
+    pub(crate) policies: Policies,
     pub(crate) comparisons: Arc<Comparisons>,
 }
 
@@ -77,6 +79,9 @@ impl Service for GatewayService {
             Request::Setlk { file, lock, wait } => {
                 let count = |status| self.observer.count_failure(status);
                 return Box::pin(session.setlk(file, lock, wait, reply, count)).await;
+            }
+            Request::Policy { kind, command } => {
+                Box::pin(self.policies.answer(session.role, kind, command, body)).await
             }
             other => Box::pin(self.answer(session, other)).await,
         };

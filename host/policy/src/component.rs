@@ -1,4 +1,4 @@
-//! From bytes to a compiled component, with our own words for whatever is wrong with them.
+//! What a component is at its outside, with our own words for whatever is wrong with it.
 //!
 //! The bytes are read to their end before anything is made of them, and names and versions are
 //! checked before the compiler, which is slow and has the largest surface, sees any of it.
@@ -10,7 +10,6 @@ use wasmparser::{Encoding, Parser, Payload};
 use wasmtime::component::Component;
 
 use crate::bindings::VERSION;
-use crate::engine::Engine;
 use crate::error::Refusal;
 use crate::guest::readable;
 
@@ -21,22 +20,20 @@ const IMPORTS: &[&str] = &["log"];
 /// What an eviction policy must have.
 const EXPORTS: &[&str] = &["control", "eviction"];
 
-/// A component that names nothing we do not have.
+/// A component that names nothing we do not have. Cloning shares its code.
+#[derive(Clone)]
 pub(crate) struct Compiled {
     pub(crate) component: Component,
     /// SHA-256 of its bytes, in hexadecimal.
     pub(crate) digest: String,
 }
 
-/// Inspects and compiles.
-pub(crate) fn compile(engine: &Engine, bytes: &[u8]) -> Result<Compiled, Refusal> {
+/// Reads the bytes to their end and refuses what is no policy for this host.
+pub(crate) fn inspect(bytes: &[u8]) -> Result<(), Refusal> {
     if bytes.len() > POLICY_COMPONENT_LEN_BYTES_MAX {
         return Err(Refusal::TooLarge);
     }
-    check(&Names::read(bytes)?)?;
-    let component = Component::from_binary(&engine.wasmtime, bytes)
-        .map_err(|error| Refusal::Compile(format!("{error:#}")))?;
-    Ok(Compiled { component, digest: hexadecimal(&Sha256::digest(bytes)) })
+    check(&Names::read(bytes)?)
 }
 
 /// What a component imports and exports at its outside.
@@ -121,6 +118,7 @@ fn check_version(found: &str) -> Result<(), Refusal> {
     Err(Refusal::Version { found: readable(found), ours: VERSION })
 }
 
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+/// SHA-256 in hexadecimal.
+pub(crate) fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,13 +1,22 @@
 //! Eviction policies as WebAssembly components: loaded, limited, driven, replaced when they fail.
 //! The only crate that names wasmtime.
 //!
-//! A policy is loaded first ([`LoadedPolicy::load`], or [`CompiledPolicy::load`] where one component is
-//! loaded again and again) and then started ([`EvictionDriver::start`]):
+//! A policy is compiled and loaded first ([`CompiledPolicy`], [`LoadedPolicy`]) and then started
+//! ([`EvictionDriver::start`]) or swapped in ([`EvictionDriver::swap`]):
 //!
-//! - [`component`] inspects the bytes (size, imports, interface version) and compiles them with
-//!   the one [`engine`], whose [`ticker`] interrupts what runs too long;
+//! - [`component`] inspects the bytes (size, imports, interface version), [`compiler`] has them
+//!   compiled, [`codes`] keeps what came of it; the one [`engine`] runs it, and its [`ticker`]
+//!   interrupts what runs too long;
 //! - [`instance`] is a component at work: one store, limits and log in [`guest`], one deadline a
 //!   call; [`bindings`] is what the generated code needs of `wit/`;
+//! - [`loaded`] is a policy ready to work, of whichever kind, [`recipe`] how to make it again;
+//!   [`builtin`] is the one inside this binary; [`self_test`] tries one with made-up objects;
+//! - [`driver`] owns the thread, [`runner`] does its work: events in, victims out, and which policy is
+//!   the active one; [`seat`] is a policy with its books, [`trial`] one that still learns, [`rebuild`]
+//!   one that failed and is tried again; [`mailbox`] has what others want; [`strikes`] counts faults
+//!   and quarantines, [`evidence`] keeps what led to them; [`status`] is what everybody else may see of it;
+//! - [`control`] is what an operator may do: load, swap, roll back, press the panic switch; [`saved`]
+//!   keeps what came of it over a restart.
 //! - [`loaded`] is a policy ready to work, of whichever kind; [`builtin`] is the one inside this
 //!   binary;
 //! - [`driver`] owns the thread, [`runner`] does its work: events in, victims out, and the native
@@ -15,27 +24,44 @@
 //! - [`ghost`] is a cache of keys alone, for what a policy would have made of live traffic.
 //!
 //! What must hold: no request waits for a policy; nothing a component does harms the host or stops
-//! the driver; a store that trapped is never entered again.
+//! the driver; a store that trapped is never entered again; a policy that is not taken leaves the
+//! active one in charge.
 
 mod bindings;
 mod builtin;
+mod codes;
+mod compiler;
 mod component;
+mod control;
 mod cpu;
 mod driver;
 mod engine;
 mod error;
+mod evidence;
 mod ghost;
 mod guest;
 mod instance;
 mod loaded;
+mod mailbox;
+mod rebuild;
+mod recipe;
 mod runner;
+mod saved;
+mod seat;
+mod self_test;
 mod status;
+mod strikes;
 #[cfg(test)]
 mod tests;
 mod ticker;
+mod trial;
 
-pub use driver::EvictionDriver;
+pub use compiler::{Compiler, compile_in_this_process};
+pub use control::{LoadOptions, PolicyControl, PolicySetup};
+pub use driver::{DriverOptions, EvictionDriver};
 pub use error::{Fault, PolicyError, Refusal};
+pub use evidence::Batches;
 pub use ghost::{GhostCache, Touch};
 pub use loaded::{CompiledPolicy, LoadedPolicy, PolicyChoice};
-pub use status::{EvictionStatus, PolicyKind};
+pub use status::{EvictionStatus, PolicyIdentity, PolicyKind, PreviousPolicy};
+pub use strikes::{Quarantined, Recovery};

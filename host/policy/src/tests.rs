@@ -4,6 +4,7 @@ mod guests;
 mod host;
 mod misfits;
 mod misuse;
+mod swaps;
 mod work;
 
 use std::path::PathBuf;

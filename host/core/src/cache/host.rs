@@ -116,6 +116,9 @@ impl<W> DentryCache<W> {
         let _whole = self.evictions.whole.write();
         self.common.observe(SPLIT, split);
         self.reserves.iter().for_each(Reserve::clear);
+        for shard in &self.shards {
+            shard.write().ledger.take_back_proposed();
+        }
     }
 
     /// What the requests to each shard came to since the cache was made; those answered from it are
@@ -255,6 +258,20 @@ impl<W> DentryCache<W> {
         events.extend(aged.into_iter().map(|(_, event)| event));
     }
 
+    fn residents_of(
+        &self,
+        extent: Extent,
+        pending: &mut Vec<Event>,
+        residents: &mut Vec<Event>,
+    ) {
+        let mut aged = Vec::new();
+        for number in extent.shards(0) {
+            self.shards[number].write().residents(&self.common, pending, &mut aged);
+        }
+        aged.sort_by_key(|&(age, _)| Reverse(age));
+        residents.extend(aged.into_iter().map(|(_, event)| event));
+    }
+
     /// Does something for the driver of the whole, unless the cache is split.
     fn while_whole<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
         let _whole = self.evictions.whole.read();
@@ -283,6 +300,10 @@ impl<W: Send> EvictionHost for DentryCache<W> {
 
     fn restart(&self, events: &mut Vec<Event>) {
         let _ = self.while_whole(|| self.restart_of(Extent::Whole, events));
+    }
+
+    fn residents(&self, pending: &mut Vec<Event>, residents: &mut Vec<Event>) {
+        let _ = self.while_whole(|| self.residents_of(Extent::Whole, pending, residents));
     }
 
     fn usage(&self) -> (u64, u64) {
@@ -322,6 +343,10 @@ impl<W: Send> EvictionHost for CacheHalf<W> {
 
     fn restart(&self, events: &mut Vec<Event>) {
         self.cache.restart_of(self.extent, events);
+    }
+
+    fn residents(&self, pending: &mut Vec<Event>, residents: &mut Vec<Event>) {
+        self.cache.residents_of(self.extent, pending, residents);
     }
 
     fn usage(&self) -> (u64, u64) {

@@ -282,10 +282,35 @@ impl Ledger {
         }
     }
 
+    /// Tells every resident object with its age, where nothing waits to be told. `describe` tells
+    /// what an object is.
+    pub(super) fn residents(
+        &self,
+        out: &mut Vec<(u32, Event)>,
+        describe: impl Fn(Site) -> Option<Told>,
+    ) {
+        debug_assert_eq!(self.events.len(), self.taken_back, "all of it was drained");
+        for (index, object) in self.objects.iter().enumerate() {
+            if object.is_live()
+                && let Some(told) = describe(object.site())
+            {
+                let age = self.next_born.wrapping_sub(object.born);
+                out.push((age, told.event(self.id(index as u32))));
+            }
+        }
+    }
+
     /// Every object that is resident, with its age in insertions since.
     pub(super) fn ages(&self, mut each: impl FnMut(u32, Site)) {
         for object in self.objects.iter().filter(|object| object.is_live()) {
             each(self.next_born.wrapping_sub(object.born), object.site());
+        }
+    }
+
+    /// The reserve was emptied: what was in it is resident as any other.
+    pub(super) fn take_back_proposed(&mut self) {
+        for object in self.objects.iter_mut().filter(|object| object.state == State::Proposed) {
+            object.state = State::Resident;
         }
     }
 

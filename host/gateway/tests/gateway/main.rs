@@ -20,4 +20,5 @@ mod reopening;
 mod repeating;
 mod sharing;
 mod slow;
+mod splitting;
 mod tree;

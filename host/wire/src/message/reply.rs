@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::lock::Lock;
 use super::member::Membership;
 use super::mutation::Mutated;
+use super::policy::PolicyStatus;
 use super::observe::Compared;
 use crate::stats::GatewayStats;
 
@@ -90,6 +91,8 @@ pub enum Reply {
         /// Those that were led last by a session that goes on.
         led: Vec<Unfinished>,
     },
+    /// How a gateway's policies stand.
+    Policy(Box<PolicyStatus>),
     /// What comparisons of policies have shown.
     Compared(Box<Compared>),
 }

@@ -65,6 +65,7 @@ verbs! {
     Unfinished = "unfinished",
     Volume = "volume",
     Recall = "recall",
+    Policy = "policy",
     Trace = "trace",
     Compare = "compare",
 }

@@ -3,11 +3,19 @@
 use crate::error::CliError;
 
 mod ab;
+mod ask;
 mod candidate;
+mod load;
+mod panic;
 mod replay;
+mod rollback;
 mod shadow;
+mod status;
+mod swap;
 
-/// Work with eviction policies
+pub(crate) use ask::read;
+
+/// Work with policies
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -17,6 +25,11 @@ pub(crate) struct Arguments {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     Replay(replay::Arguments),
+    Load(load::Arguments),
+    Swap(swap::Arguments),
+    Rollback(rollback::Arguments),
+    Status(status::Arguments),
+    Panic(panic::Arguments),
     Shadow(shadow::Arguments),
     Ab(ab::Arguments),
 }
@@ -24,6 +37,11 @@ enum Command {
 pub(crate) async fn run(arguments: Arguments) -> Result<(), CliError> {
     match arguments.command {
         Command::Replay(arguments) => replay::run(&arguments),
+        Command::Load(arguments) => load::run(arguments).await,
+        Command::Swap(arguments) => swap::run(arguments).await,
+        Command::Rollback(arguments) => rollback::run(arguments).await,
+        Command::Status(arguments) => status::run(arguments).await,
+        Command::Panic(arguments) => panic::run(arguments).await,
         Command::Shadow(arguments) => shadow::run(arguments).await,
         Command::Ab(arguments) => ab::run(arguments).await,
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub struct ShardTally {
     /// Requests that the cache was asked.
     pub requests: u64,
-    /// Those of them that it could not answer: they wait for a brick.
+    /// Those of them that cost a call to a brick: neither the cache knew, nor was it asked already.
     pub missed: u64,
     /// Bytes that came from bricks for them.
     pub filled_bytes: u64,

@@ -126,13 +126,13 @@ impl<W> DentryCache<W> {
     pub fn tallies(&self) -> [ShardTally; CACHE_SHARDS] {
         std::array::from_fn(|number| {
             let counters = self.shards[number].read().counters;
-            let missed = counters.lookup_misses
+            let unknown = counters.lookup_misses
                 + counters.getattr_misses
                 + counters.readlink_misses
                 + counters.list_misses;
             ShardTally {
-                requests: self.common.hits_of_shard(number) + missed,
-                missed,
+                requests: self.common.hits_of_shard(number) + unknown,
+                missed: unknown.saturating_sub(counters.fills_joined),
                 filled_bytes: counters.filled_bytes,
                 filled_weight_bytes: counters.filled_weight_bytes,
                 waited_us: 0,

@@ -43,11 +43,11 @@ pub(crate) struct Ended {
 struct UnderWay(VecDeque<(Ticket, Entry)>);
 
 impl UnderWay {
-    /// Asks for an object of a trace; whether the cache knew it.
+    /// Asks for an object of a trace; whether that cost no call to a brick.
     fn ask(&mut self, cache: &DentryCache<()>, now_ms: u64, key: u64) -> bool {
         let (dir, name) = (handle(key / DIR_OBJECTS), key.to_string());
         let answer = cache.lookup(now_ms, &dir, name.as_bytes(), || ());
-        let hit = matches!(answer, Answer::Hit(_));
+        let hit = !matches!(answer, Answer::Lead(_));
         if let Answer::Lead(ticket) = answer {
             self.0.push_back((ticket, entry(1 << 60 | key)));
         }
@@ -65,7 +65,8 @@ fn empty(entries: u64, seed: u64) -> Arc<DentryCache<()>> {
     Arc::new(DentryCache::of_entries(entries, config))
 }
 
-/// The share of the requests of a trace that a whole cache of so many entries answers, from 0 to 1.
+/// The share of the requests of a trace that cost no call to a brick, with a whole cache of so many
+/// entries, from 0 to 1.
 pub(crate) fn hit_ratio(trace: &Trace, name: &str, entries: u64) -> f64 {
     let cache = empty(entries, 1);
     let mut driver = Driver::start(cache.clone(), name, 1);

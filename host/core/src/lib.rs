@@ -12,6 +12,7 @@
 //! - [`ab`]: two eviction policies compared on live traffic.
 //! - [`trace`]: records of what was asked of a cache.
 //! - [`prefetch`]: which directories are listed before anybody asks, and the native policies.
+//! - [`inlining`]: which content travels with attributes, and the native policies.
 //! - [`watch`]: watches and leases: how a change reaches everyone who cached what it makes untrue.
 //! - [`replay`]: a request that is asked again is applied once.
 //! - [`volume`]: a file tree on several bricks: who has what, and how they change it together.
@@ -25,6 +26,7 @@ pub mod chunk;
 pub mod entry;
 pub mod eviction;
 pub mod handle;
+pub mod inlining;
 pub mod limits;
 pub mod position;
 pub mod prefetch;

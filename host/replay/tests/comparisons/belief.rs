@@ -94,7 +94,7 @@ fn policies_with_a_gap_are_told_apart() {
     let (mut told, mut covered) = (0, 0);
     let runs = runs() / 5 * 2;
     for seed in 0..runs {
-        let pair = if seed % 4 < 2 { ["fifo", "w-tinylfu"] } else { ["w-tinylfu", "fifo"] };
+        let pair = if seed % 4 < 2 { ["fifo", "s3-fifo"] } else { ["s3-fifo", "fifo"] };
         let ended = compare(&trace, pair[0], pair[1], seed);
         let gap = replayed_gap(&trace, pair, &ended);
         let found = ended.report.hit_ratio.expect("an estimate");

@@ -17,7 +17,7 @@ use portcullis_core::Handle;
 use portcullis_core::eviction::PolicyLimits;
 use portcullis_core::eviction::native::native;
 use portcullis_core::prefetch::PrefetchChoice;
-use portcullis_gateway::{Gateway, GatewayConfig, PolicyChoice};
+use portcullis_gateway::{Gateway, GatewayConfig, PolicyChoice, PrefetchPolicyChoice};
 use portcullis_replay::{Capacity, Pace, Setup, Trace, formats, replay};
 use portcullis_transport::{Connection, Connector, IdentitySet, Role};
 use portcullis_wire::stats::GatewayStats;
@@ -105,7 +105,7 @@ async fn live(trace: &Arc<Trace>, tree: &Path, component: &Path, entries: u64) -
     let config = GatewayConfig {
         cache_entries: Some(entries),
         max_age_ms: u64::MAX,
-        prefetch: PrefetchChoice::Nothing,
+        prefetch: PrefetchPolicyChoice::Native(PrefetchChoice::Nothing),
         eviction: PolicyChoice::File(component.to_owned()),
         ..GatewayConfig::new(brick.local_addr())
     };

@@ -207,7 +207,7 @@ mod tests {
 
     fn ghost(capacity_bytes: u64) -> GhostCache {
         let limits = PolicyLimits { capacity_bytes, seed: 1 };
-        GhostCache::new(LoadedPolicy::native(limits), capacity_bytes)
+        GhostCache::new(LoadedPolicy::stand_in(limits), capacity_bytes)
     }
 
     fn touch(key: u64, counted: bool) -> Touch {

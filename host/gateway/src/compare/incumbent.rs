@@ -1,12 +1,13 @@
-//! The policy that is active for the whole cache, as comparisons see it.
+//! The policy that is active for the whole cache, as comparisons see it, and how others are made.
 
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use portcullis_core::ab::Contender;
+use portcullis_core::eviction::PolicyLimits;
 use portcullis_core::eviction::s3fifo::S3Fifo;
-use portcullis_policy::{LoadOptions, PolicyChoice, PolicyControl, PolicyError};
+use portcullis_policy::{LoadOptions, LoadedPolicy, PolicyChoice, PolicyControl, PolicyError};
 
 /// How often a swap is tried while somebody else swaps, and the pause between.
 const BUSY_TRIES_MAX: usize = 200;
@@ -25,6 +26,15 @@ impl Incumbent {
     /// What loads it anew.
     pub(super) fn choice(&self) -> PolicyChoice {
         self.control.active_choice()
+    }
+
+    /// A policy beside it.
+    pub(super) fn load(
+        &self,
+        choice: PolicyChoice,
+        limits: PolicyLimits,
+    ) -> Result<LoadedPolicy, PolicyError> {
+        self.control.load_apart(choice, limits)
     }
 
     /// Who it is.

@@ -129,8 +129,8 @@ impl Comparisons {
         self.free_shadow()?;
         let capacity_bytes = self.volume.capacity_bytes / u64::from(sample);
         let limits = PolicyLimits { capacity_bytes, seed: random() };
-        let incumbent = load(self.incumbent.choice(), limits).await?;
-        let candidate = load(candidate, limits).await?;
+        let incumbent = self.load(self.incumbent.choice(), limits).await?;
+        let candidate = self.load(candidate, limits).await?;
         let listener = shadow::listen(&self.volume, sample)?;
         let policies = [incumbent, candidate];
         let started = Shadow::start(listener, policies, capacity_bytes, sample, for_ms)
@@ -142,6 +142,17 @@ impl Comparisons {
         }
         *shadow = Some(started);
         Ok(())
+    }
+
+    /// Loads a policy, away from the threads that serve.
+    async fn load(
+        &self,
+        choice: PolicyChoice,
+        limits: PolicyLimits,
+    ) -> Result<LoadedPolicy, Failure> {
+        let incumbent = self.incumbent.clone();
+        let loaded = blocking(move || incumbent.load(choice, limits)).await?;
+        loaded.map_err(|error| Failure::new(Status::InvalidArgument, error.to_string()))
     }
 
     fn free_shadow(&self) -> Result<(), Failure> {
@@ -264,12 +275,6 @@ fn native(name: String) -> Result<PolicyChoice, Failure> {
         let detail = format!("there is no native policy {name}: name one of {}", NAMES.join(", "));
         Failure::new(Status::NotFound, detail)
     })
-}
-
-/// Loads a policy, away from the threads that serve.
-async fn load(choice: PolicyChoice, limits: PolicyLimits) -> Result<LoadedPolicy, Failure> {
-    let loaded = blocking(move || LoadedPolicy::load(choice, limits)).await?;
-    loaded.map_err(|error| Failure::new(Status::InvalidArgument, error.to_string()))
 }
 
 /// Does something that takes its time, away from the threads that serve.

@@ -72,7 +72,7 @@ impl Split {
             capacity_bytes: volume.cache.capacity_bytes() / 2,
             seed: random(),
         };
-        let load = |choice: &PolicyChoice| LoadedPolicy::load(choice.clone(), limits);
+        let load = |choice: &PolicyChoice| incumbent.load(choice.clone(), limits);
         // Both, so that a candidate that does not load ends this before it begins.
         let [old, new] = [load(&choices[0])?, load(&choices[1])?];
         let contender = |policy: &LoadedPolicy| Contender {
@@ -157,7 +157,7 @@ impl Work {
                 Side::Incumbent => &self.choices[0],
                 Side::Candidate => &self.choices[1],
             };
-            let policy = LoadedPolicy::load(choice.clone(), self.limits)?;
+            let policy = self.incumbent.load(choice.clone(), self.limits)?;
             let host = Arc::new(CacheHalf::new(self.volume.cache.clone(), half));
             EvictionDriver::start(host, policy).map_err(PolicyError::Thread)
         };

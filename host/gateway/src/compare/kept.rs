@@ -3,8 +3,9 @@
 //! One file says how far it is, another is the candidate, another its configuration. The first is
 //! written last, and at once or not at all.
 
-use std::fs;
+use std::fs::{self, DirBuilder};
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use portcullis_core::ab::Experiment;
@@ -42,7 +43,8 @@ impl KeptSplit {
     /// `seed`.
     pub(crate) fn open(state: &Path, seed: u64) -> io::Result<Self> {
         let dir = state.join("ab");
-        fs::create_dir_all(&dir)?;
+        // As the whole directory of the state has to be.
+        DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
         let seed = match read(&dir) {
             Ok(Some(progress)) => progress.seed,
             Ok(None) => seed,

@@ -272,6 +272,19 @@ impl Work {
     }
 }
 
+impl Drop for Work {
+    /// It ended otherwise than it should: no thread could be had for it, or that panicked.
+    fn drop(&mut self) {
+        if self.drivers.take().is_none() {
+            return;
+        }
+        self.volume.cache.set_split(false);
+        let renewed = self.incumbent.renew();
+        tracing::error!(?renewed, "the comparison of eviction policies broke off");
+        self.tell("it broke off", false);
+    }
+}
+
 /// Begins one that was interrupted by the end of a gateway.
 pub(super) fn resumed(kept: &KeptSplit) -> io::Result<Option<Kept>> {
     let Some(mut found) = kept.restore()? else { return Ok(None) };

@@ -11,8 +11,9 @@ use portcullis_client::recording::{Recording, compare};
 use portcullis_client::{Address, Client, ClientError, ClientOptions};
 use portcullis_core::Entry;
 use portcullis_transport::{Identity, Role};
-use portcullis_wire::message::{PolicyCommand, PolicyKind, PolicyStatus};
-use portcullis_wire::message::{Compare, Compared, TraceNames};
+use portcullis_wire::message::{
+    Compare, Compared, PolicyCommand, PolicyKind, PolicyStatus, TraceNames,
+};
 use portcullis_wire::stats::GatewayStats;
 
 use crate::error::CliError;

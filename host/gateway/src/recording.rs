@@ -27,11 +27,7 @@ const MARK_MS: u64 = 1_000;
 
 impl Volume {
     /// Listens to what is asked of the cache.
-    pub(crate) fn listen(
-        &self,
-        names: TapNames,
-        sample: u64,
-    ) -> Result<Listener<Waiter>, Failure> {
+    pub(crate) fn listen(&self, names: TapNames, sample: u64) -> Result<Listener<Waiter>, Failure> {
         let config = TapConfig {
             names,
             hash_key: (random(), random()),
@@ -63,7 +59,9 @@ pub(crate) async fn record(
     header(volume, observer).push(&mut bytes);
     let listed = listener.residents(TAP_RESIDENTS_MAX, &mut bytes);
     if !listed {
-        tracing::info!("too much is cached to be told to a recording: it begins with an empty cache");
+        tracing::info!(
+            "too much is cached to be told to a recording: it begins with an empty cache"
+        );
     }
     send(bytes, reply).await?;
     let mut pieces = interval(Duration::from_millis(PIECE_MS));

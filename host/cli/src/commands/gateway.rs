@@ -101,7 +101,8 @@ impl Arguments {
                 Some(path) => read(path, POLICY_CONFIG_LEN_BYTES_MAX)?,
                 None => Vec::new(),
             };
-            config.eviction = PolicyChoice::configured(&file, policy).map_err(GatewayError::from)?;
+            config.eviction =
+                PolicyChoice::configured(&file, policy).map_err(GatewayError::from)?;
         }
         config.compiler = compile_policy::compiler();
         config.state = self.state;

@@ -17,7 +17,7 @@ use portcullis_core::Status;
 use portcullis_core::ab::{Experiment, Plan};
 use portcullis_core::eviction::PolicyLimits;
 use portcullis_core::eviction::native::NAMES;
-use portcullis_core::limits::POLICY_COMPONENT_LEN_BYTES_MAX;
+use portcullis_core::limits::{POLICY_COMPONENT_LEN_BYTES_MAX, POLICY_CONFIG_LEN_BYTES_MAX};
 use portcullis_policy::{LoadedPolicy, PolicyChoice};
 use portcullis_transport::Body;
 use portcullis_wire::Reply;
@@ -30,8 +30,6 @@ use self::split::{Order, Setup, Split};
 use crate::random;
 use crate::volume::Volume;
 
-/// Bytes of a candidate's configuration.
-const CONFIG_LEN_BYTES_MAX: u32 = 64 * 1024;
 /// The longest that a shadow may run.
 const SHADOW_MS_MAX: u64 = 7 * 24 * 3_600_000;
 
@@ -53,8 +51,7 @@ impl Comparisons {
         incumbent: Incumbent,
         kept: Option<KeptSplit>,
     ) -> Arc<Self> {
-        let (incumbent, shadow, split) =
-            (Arc::new(incumbent), Mutex::new(None), Mutex::new(None));
+        let (incumbent, shadow, split) = (Arc::new(incumbent), Mutex::new(None), Mutex::new(None));
         Arc::new(Self { volume, incumbent, shadow, split, splitting: Mutex::new(()), kept })
     }
 
@@ -191,9 +188,8 @@ impl Comparisons {
             experiment,
             kept: self.kept.clone(),
         };
-        let started = Split::start(setup).map_err(|error| {
-            Failure::new(Status::InvalidArgument, error.to_string())
-        })?;
+        let started = Split::start(setup)
+            .map_err(|error| Failure::new(Status::InvalidArgument, error.to_string()))?;
         *self.split.lock() = Some(started);
         Ok(())
     }
@@ -217,11 +213,12 @@ impl Comparisons {
 
     /// The candidate of the last split becomes the active policy.
     async fn promote(self: &Arc<Self>) -> Result<(), Failure> {
-        let found = self.split.lock().as_ref().map(|split| {
-            (split.is_running(), split.candidate.clone())
-        });
+        let found =
+            self.split.lock().as_ref().map(|split| (split.is_running(), split.candidate.clone()));
         match found {
-            None => Err(Failure::new(Status::NotFound, "no comparison was begun: nobody to promote")),
+            None => {
+                Err(Failure::new(Status::NotFound, "no comparison was begun: nobody to promote"))
+            }
             Some((true, _)) => {
                 self.end_split(Order::Promote).await;
                 Ok(())
@@ -249,11 +246,11 @@ fn under_way() -> Failure {
 async fn receive(candidate: Candidate, body: Body) -> Result<PolicyChoice, Failure> {
     let Candidate { name, component_len_bytes, config_len_bytes } = candidate;
     if component_len_bytes as usize > POLICY_COMPONENT_LEN_BYTES_MAX
-        || config_len_bytes > CONFIG_LEN_BYTES_MAX
+        || config_len_bytes as usize > POLICY_CONFIG_LEN_BYTES_MAX
     {
         let detail = format!(
             "a component has {POLICY_COMPONENT_LEN_BYTES_MAX} bytes at most, a configuration \
-             {CONFIG_LEN_BYTES_MAX}"
+             {POLICY_CONFIG_LEN_BYTES_MAX}"
         );
         return Err(Failure::new(Status::InvalidArgument, detail));
     }

@@ -62,8 +62,7 @@ impl Shadow {
             for_ms,
             ..ShadowReport::default()
         };
-        let shared =
-            Arc::new(Shared { report: Mutex::new(report), stop: AtomicBool::new(false) });
+        let shared = Arc::new(Shared { report: Mutex::new(report), stop: AtomicBool::new(false) });
         let ghosts = policies.map(|policy| GhostCache::new(policy, capacity_bytes));
         let work = Work {
             listener,

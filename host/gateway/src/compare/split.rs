@@ -68,10 +68,8 @@ impl Split {
     pub(super) fn start(setup: Setup) -> Result<Self, PolicyError> {
         let Setup { volume, incumbent, candidate, experiment, kept } = setup;
         let choices = [incumbent.choice(), candidate.clone()];
-        let limits = PolicyLimits {
-            capacity_bytes: volume.cache.capacity_bytes() / 2,
-            seed: random(),
-        };
+        let limits =
+            PolicyLimits { capacity_bytes: volume.cache.capacity_bytes() / 2, seed: random() };
         let load = |choice: &PolicyChoice| incumbent.load(choice.clone(), limits);
         // Both, so that a candidate that does not load ends this before it begins.
         let [old, new] = [load(&choices[0])?, load(&choices[1])?];

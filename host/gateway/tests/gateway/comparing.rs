@@ -37,7 +37,7 @@ async fn a_shadow_has_no_effect_on_what_is_live() {
     let dir = tree::flat(NAMES);
     let (_brick, stand) = serve_with(dir.path(), |config| {
         config.cache_entries = Some(1_000);
-        config.eviction = portcullis_gateway::PolicyChoice::Native;
+        config.eviction = portcullis_gateway::PolicyChoice::Named("s3-fifo".to_owned());
     });
     let client = stand.client().await;
     let root = client.root().await;
@@ -86,8 +86,7 @@ async fn what_cannot_be_compared_is_refused_with_its_reason() {
     let admin = stand.connect(Role::Admin).await;
     let candidate =
         Candidate { name: "x.wasm".into(), component_len_bytes: 4, config_len_bytes: 0 };
-    let request =
-        Request::Compare(Compare::ShadowStart { candidate, sample: 1, for_ms: 1_000 });
+    let request = Request::Compare(Compare::ShadowStart { candidate, sample: 1, for_ms: 1_000 });
     let refused = admin.call_with(&request, &[bytes::Bytes::from_static(b"junk")]).await;
     assert!(format!("{refused:?}").contains("x.wasm"), "{refused:?}");
     assert_eq!(compare(&stand, Compare::Status).await, Ok(Compared::default()));

@@ -54,7 +54,8 @@ fn a_recorded_trace_replays_to_what_really_happened() {
         .map(|line| serde_json::from_str(line).expect("JSON"))
         .collect();
     let ratio = |policy: &str| {
-        let row = rows.iter().find(|row| row["policy"].as_str().is_some_and(|p| p.starts_with(policy)));
+        let row =
+            rows.iter().find(|row| row["policy"].as_str().is_some_and(|p| p.starts_with(policy)));
         row.and_then(|row| row["hit_ratio"].as_f64()).expect("a row")
     };
     let (live, replayed) = (ratio("live"), ratio("s3-fifo"));

@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use portcullis_core::limits::{POLICY_COMPONENT_LEN_BYTES_MAX, POLICY_CONFIG_LEN_BYTES_MAX};
 use portcullis_wire::message::Candidate;
 
+use super::read;
 use crate::error::CliError;
 
 /// Whom to try.
@@ -22,12 +24,15 @@ impl Named {
     pub(crate) fn read(&self) -> Result<(Candidate, Bytes), CliError> {
         let named = &self.candidate;
         let is_component = named.contains('/') || named.ends_with(".wasm");
-        let component = if is_component { read(Path::new(named))? } else { Vec::new() };
+        let component = match is_component {
+            true => read(Path::new(named), POLICY_COMPONENT_LEN_BYTES_MAX)?,
+            false => Vec::new(),
+        };
         if is_component && component.is_empty() {
             return Err(CliError::Said(format!("{named} is empty")));
         }
         let config = match &self.config {
-            Some(path) => read(path)?,
+            Some(path) => read(path, POLICY_CONFIG_LEN_BYTES_MAX)?,
             None => Vec::new(),
         };
         let len = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap_or(u32::MAX);
@@ -38,8 +43,4 @@ impl Named {
         };
         Ok((candidate, Bytes::from([component, config].concat())))
     }
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, CliError> {
-    std::fs::read(path).map_err(|source| CliError::Local { path: path.to_owned(), source })
 }

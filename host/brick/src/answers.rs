@@ -105,7 +105,9 @@ pub(crate) fn answer(tree: &Tree, asker: &Asker, request: Request) -> Result<Rep
         | Request::Read { .. }
         | Request::Mutate { .. }
         | Request::Stats
-        | Request::Policy { .. } => {
+        | Request::Policy { .. }
+        | Request::Trace { .. }
+        | Request::Compare(_) => {
             let detail = "a gateway tells statistics and has policies, a brick does not";
             Err(Failure::new(Status::NotSupported, detail))
         }

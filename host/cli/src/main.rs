@@ -27,7 +27,8 @@ use clap::{Parser, Subcommand};
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::commands::{
-    brick, cat, compile_policy, demo, find, gateway, identity, ls, mount, policy, serve, stat, stats, tar,
+    brick, cat, compile_policy, demo, find, gateway, identity, ls, mount, policy, serve, stat, stats,
+    tar, trace,
 };
 use crate::error::CliError;
 
@@ -63,6 +64,7 @@ enum Command {
     Policy(policy::Arguments),
     #[command(hide = true)]
     CompilePolicy(compile_policy::Arguments),
+    Trace(trace::Arguments),
     Serve(serve::Arguments),
     Demo(demo::Arguments),
 }
@@ -105,6 +107,7 @@ fn run(command: Command) -> Result<(), CliError> {
             Command::Stats(arguments) => stats::run(arguments).await,
             Command::Policy(arguments) => policy::run(arguments).await,
             Command::CompilePolicy(_) => compile_policy::run(),
+            Command::Trace(arguments) => trace::run(arguments).await,
             Command::Serve(arguments) => serve::run(arguments).await,
             Command::Demo(arguments) => demo::run(arguments).await,
         }

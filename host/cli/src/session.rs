@@ -7,10 +7,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use portcullis_client::address::components;
+use portcullis_client::recording::{Recording, compare};
 use portcullis_client::{Address, Client, ClientError, ClientOptions};
 use portcullis_core::Entry;
 use portcullis_transport::{Identity, Role};
-use portcullis_wire::message::{PolicyCommand, PolicyKind, PolicyStatus};
+use portcullis_wire::message::{
+    Compare, Compared, PolicyCommand, PolicyKind, PolicyStatus, TraceNames,
+};
 use portcullis_wire::stats::GatewayStats;
 
 use crate::error::CliError;
@@ -64,6 +67,32 @@ impl Connect {
         asked.map_err(explained(address))
     }
 
+    /// Begins a recording of what is asked of a gateway, as the admin.
+    pub(crate) async fn recording(
+        &self,
+        address: &Address,
+        names: TraceNames,
+        duration: Duration,
+    ) -> Result<Recording, CliError> {
+        let admin = self.admin()?;
+        Recording::start(address, admin, self.options(), names, duration)
+            .await
+            .map_err(explained(address))
+    }
+
+    /// Asks something of a gateway's comparisons, as the admin.
+    pub(crate) async fn compare(
+        &self,
+        address: &Address,
+        asked: Compare,
+        body: Bytes,
+    ) -> Result<Compared, CliError> {
+        let admin = self.admin()?;
+        let compared = compare(address, admin, self.options(), asked, body).await;
+        compared.map_err(explained(address))
+    }
+
+    /// The identity of the admin.
     fn admin(&self) -> Result<Identity, CliError> {
         if self.identity.is_dir() && !self.has(Role::Admin) {
             let dir = self.identity.display();

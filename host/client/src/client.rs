@@ -359,7 +359,7 @@ impl Client {
 }
 
 /// A random number for a client.
-fn draw() -> u128 {
+pub(crate) fn draw() -> u128 {
     let half = || u128::from(RandomState::new().hash_one(std::process::id()));
     half() << 64 | half()
 }

@@ -6,6 +6,7 @@
 //! - [`mutate`], `operations`: changes, each applied once.
 //! - [`listing`], [`open_file`], `locks`: the answers that come in pieces; open files.
 //! - [`read_ahead`]: a file from start to end, with several reads under way.
+//! - [`recording`]: what is asked of a gateway.
 //! - [`mount`]: a volume as a file system of this machine.
 //! - [`walk`]: a whole tree in the order of `find`, its directories fetched ahead.
 //!
@@ -25,6 +26,7 @@ pub mod mutate;
 pub mod open_file;
 mod operations;
 pub mod read_ahead;
+pub mod recording;
 mod releases;
 pub mod session;
 pub mod walk;

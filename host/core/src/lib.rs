@@ -9,6 +9,8 @@
 //! - [`position`]: how far a listing has come, and what is listed before the brick's own order.
 //! - [`scan`]: a listing on its way from a brick, shared by all who list the same directory.
 //! - [`eviction`]: what an eviction policy sees and answers, and the native policies.
+//! - [`ab`]: two eviction policies compared on live traffic.
+//! - [`trace`]: records of what was asked of a cache.
 //! - [`prefetch`]: which directories are listed before anybody asks, and the native policies.
 //! - [`inlining`]: which content travels with attributes, and the native policies.
 //! - [`watch`]: watches and leases: how a change reaches everyone who cached what it makes untrue.
@@ -17,6 +19,7 @@
 //! - [`status`]: how a request fails, and the table to errno.
 //! - [`limits`]: every bound, with its name, in one place.
 
+pub mod ab;
 pub mod attr;
 pub mod cache;
 pub mod chunk;
@@ -32,6 +35,7 @@ pub mod scan;
 pub mod status;
 #[cfg(test)]
 mod testing;
+pub mod trace;
 pub mod volume;
 pub mod watch;
 

@@ -97,6 +97,8 @@ pub const FILL_WAITERS_MAX: usize = 65_536;
 pub const CACHE_SHARDS: usize = 64;
 /// Smallest cache that can be asked for.
 pub const CACHE_BYTES_MIN: u64 = 1024 * 1024;
+/// Smallest cache that can be asked for where its capacity counts entries.
+pub const CACHE_ENTRIES_MIN: u64 = 64;
 
 /// How long the caching side of a session may answer from its cache after it sent a renewal.
 pub const LEASE_MS: u64 = 4000;
@@ -234,6 +236,16 @@ pub const POLICY_EVIDENCE_EVENTS_MAX: usize = 64 * 1024;
 pub const POLICY_EVIDENCE_FILES_MAX: usize = 16;
 /// Components that are remembered as quarantined; beyond it the oldest are forgotten.
 pub const POLICY_QUARANTINED_MAX: usize = 64;
+/// Requests that each side of a comparison has to have in each period, so that anything is told.
+pub const AB_SIDE_REQUESTS_MIN: u64 = 1_000;
+/// Windows that a comparison keeps for its plot.
+pub const AB_WINDOWS_MAX: usize = 256;
+/// Listeners to what is asked of a cache.
+pub const TAP_LISTENERS_MAX: usize = 4;
+/// Bytes of records that wait for one listener; further ones are lost, and counted.
+pub const TAP_QUEUE_LEN_BYTES: usize = 8 * 1024 * 1024;
+/// Objects that are told as resident when a recording begins; with more in the cache none is.
+pub const TAP_RESIDENTS_MAX: usize = 1024 * 1024;
 
 /// Largest trace that is replayed, decompressed.
 pub const TRACE_LEN_BYTES_MAX: u64 = 8 << 30;

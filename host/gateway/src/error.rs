@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use portcullis_core::limits::{BRICKS_MAX, CACHE_BYTES_MIN};
+use portcullis_core::limits::{BRICKS_MAX, CACHE_BYTES_MIN, CACHE_ENTRIES_MIN};
 use portcullis_policy::PolicyError;
 use portcullis_transport::TransportError;
 use thiserror::Error;
@@ -30,6 +30,17 @@ pub enum GatewayError {
     CacheTooSmall {
         /// Bytes asked for.
         cache_bytes: u64,
+    },
+    /// A cache of too few entries to be of use.
+    #[error("a cache of so few entries is too small, give it at least {}", CACHE_ENTRIES_MIN)]
+    TooFewEntries,
+    /// The directory of the gateway's state cannot be used.
+    #[error("{}: {source}", path.display())]
+    State {
+        /// The directory.
+        path: std::path::PathBuf,
+        /// What the system said.
+        source: std::io::Error,
     },
     /// A brick must be given time to answer.
     #[error("the brick timeout must be at least 1 ms")]

@@ -11,8 +11,9 @@ use portcullis_core::cache::{Answer, Filled, Ticket};
 use portcullis_wire::message::Failure;
 use portcullis_wire::{Reply, Request};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
-use crate::volume::{Volume, Waiter};
+use crate::volume::{Volume, Waiter, subject};
 
 /// A place among those who wait, taken only where there is something to wait for.
 #[derive(Default)]
@@ -69,6 +70,7 @@ struct Fill {
 
 impl Fill {
     async fn run(mut self, request: Request) {
+        let began = Instant::now();
         let result = self.volume.ask(&request).await;
         let filled = match (&request, &result) {
             (Request::Lookup { .. }, Ok(Reply::Entry(entry))) => Filled::Entry(entry.clone()),
@@ -79,7 +81,11 @@ impl Fill {
             }
             _ => Filled::Failed,
         };
+        let shard = subject(&request).map(|handle| self.volume.cache.shard_of(handle));
         let waiters = self.finish(&filled);
+        if let Some(shard) = shard {
+            self.volume.waits.note(shard, began.elapsed(), waiters.len());
+        }
         for waiter in waiters {
             // Whoever went away meanwhile needs no answer.
             let _ = waiter.send(result.clone());

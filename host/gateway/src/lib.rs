@@ -10,6 +10,8 @@
 //! changes on. [`space`] tells what `df` asks. [`outflow`] keeps a slow client from holding up
 //! anything else. [`stats`], [`metrics`] and [`admin`] tell how it goes; by [`policies`] an
 //! administrator changes what decides.
+//! anything else. [`stats`], [`metrics`] and [`admin`] tell how it goes,
+//! [`recording`] what is asked, and [`compare`] what other policies would make of it.
 //!
 //! What must hold: a hit takes no lock beyond the cache's and its client's watches', and starts no
 //! task; every request that reaches the brick has a deadline, but for waits for a lock; answers
@@ -26,6 +28,7 @@ mod bricks;
 mod clients;
 mod clock;
 mod coherence;
+mod compare;
 mod effects;
 mod error;
 mod file_calls;
@@ -47,6 +50,7 @@ mod outflow;
 mod own_ops;
 mod policies;
 mod reads;
+mod recording;
 mod redo;
 mod refresh;
 mod scans;
@@ -59,6 +63,7 @@ mod stats;
 mod steps;
 mod touches;
 mod volume;
+mod waits;
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
@@ -68,7 +73,7 @@ use std::time::Duration;
 
 use portcullis_core::cache::CacheConfig;
 use portcullis_core::eviction::PolicyLimits;
-use portcullis_core::limits::{BRICKS_MAX, CACHE_BYTES_MIN};
+use portcullis_core::limits::{BRICKS_MAX, CACHE_BYTES_MIN, CACHE_ENTRIES_MIN};
 use portcullis_policy::{
     EvictionDriver, LoadedPrefetch, PolicyControl, PolicySetup, PrefetchDriver,
 };
@@ -86,6 +91,7 @@ use crate::ahead::{AheadShared, budget_bytes};
 use crate::brick_link::BrickLink;
 use crate::bricks::Bricks;
 use crate::clock::Clock;
+use crate::compare::{Comparisons, Incumbent, KeptSplit};
 use crate::policies::Policies;
 use crate::service::GatewayService;
 use crate::stats::Observer;
@@ -108,6 +114,9 @@ pub struct GatewayConfig {
     pub listen: SocketAddr,
     /// Bytes the cache may hold.
     pub cache_bytes: u64,
+    /// How many entries the cache may hold, whatever they take; then `cache_bytes` does not count. For
+    /// comparisons with replays.
+    pub cache_entries: Option<u64>,
     /// How old an answer from the cache may be.
     pub max_age_ms: u64,
     /// What decides what leaves the cache.
@@ -132,6 +141,7 @@ impl GatewayConfig {
             bricks: vec![brick],
             listen: ([127, 0, 0, 1], 0).into(),
             cache_bytes: CACHE_BYTES_DEFAULT,
+            cache_entries: None,
             max_age_ms: MAX_AGE_MS_DEFAULT,
             eviction: PolicyChoice::default(),
             compiler: Compiler::default(),
@@ -152,6 +162,7 @@ pub struct Gateway {
     observer: Arc<Observer>,
     driver: Arc<EvictionDriver>,
     policies: Policies,
+    comparisons: Arc<Comparisons>,
 }
 
 impl Gateway {
@@ -173,7 +184,23 @@ impl Gateway {
         if config.brick_timeout_ms == 0 {
             return Err(GatewayError::NoBrickTimeout);
         }
+        if config.cache_entries.is_some_and(|entries| entries < CACHE_ENTRIES_MIN) {
+            return Err(GatewayError::TooFewEntries);
+        }
         let (capacity_bytes, max_age_ms) = (config.cache_bytes, config.max_age_ms);
+        let kept = match &config.state {
+            Some(state) => Some(KeptSplit::open(state, random()).map_err(|source| {
+                GatewayError::State { path: state.clone(), source }
+            })?),
+            None => None,
+        };
+        let seed = kept.as_ref().map_or_else(random, KeptSplit::seed);
+        let cache = CacheConfig { capacity_bytes, max_age_ms, seed };
+        let cache = Arc::new(match config.cache_entries {
+            Some(entries) => Cache::of_entries(entries, cache),
+            None => Cache::new(cache),
+        });
+        let capacity_bytes = cache.capacity_bytes();
         let limits = PolicyLimits { capacity_bytes, seed: random() };
         let ahead_limits = PolicyLimits { capacity_bytes: budget_bytes(capacity_bytes), ..limits };
         let prefetch = LoadedPrefetch::load(config.prefetch, ahead_limits, &config.compiler)?;
@@ -189,8 +216,6 @@ impl Gateway {
         };
         let links: Result<Vec<_>, _> = config.bricks.iter().enumerate().map(link).collect();
         let bricks = Bricks::new(links?, u128::from(random()) << 64 | u128::from(random()));
-        let cache = CacheConfig { capacity_bytes, max_age_ms, seed: random() };
-        let cache = Arc::new(Cache::new(cache));
         let mut setup = PolicySetup::new(config.eviction, limits);
         (setup.compiler, setup.state) = (config.compiler, config.state);
         let control = Arc::new(PolicyControl::start(cache.clone(), setup)?);
@@ -199,8 +224,11 @@ impl Gateway {
         let ahead = AheadShared::new(Arc::new(prefetch), random());
         let volume = Arc::new(Volume::new(cache, bricks, ahead, capacity_bytes, clock));
         let observer = Arc::new(Observer::new(volume.clone(), driver.clone()));
+        let comparisons =
+            Comparisons::new(volume.clone(), Incumbent::new(control.clone()), kept);
+        comparisons.resume();
         let policies = Policies::new(control);
-        Ok(Self { server, address, admin, volume, observer, driver, policies })
+        Ok(Self { server, address, admin, volume, observer, driver, policies, comparisons })
     }
 
     /// Where clients connect.
@@ -215,7 +243,7 @@ impl Gateway {
 
     /// Serves until `stop` resolves, then finishes what is under way and returns.
     pub async fn serve(self, stop: impl Future<Output = ()>) {
-        let Self { server, admin, volume, observer, driver, policies, .. } = self;
+        let Self { server, admin, volume, observer, driver, policies, comparisons, .. } = self;
         let stopping = CancellationToken::new();
         let connecting: Vec<_> = volume
             .bricks
@@ -231,7 +259,12 @@ impl Gateway {
             AbortOnDropHandle::new(tokio::spawn(serving))
         });
         let counters = observer.connections.clone();
-        let service = Arc::new(GatewayService { volume: volume.clone(), observer, policies });
+        let service = Arc::new(GatewayService {
+            volume: volume.clone(),
+            observer,
+            policies,
+            comparisons: comparisons.clone(),
+        });
         server.serve(service, counters, stop).await;
         stopping.cancel();
         if let Some(admin) = admin {
@@ -248,6 +281,7 @@ impl Gateway {
         }
         closing.join_all().await;
         let stop_policies = move || {
+            comparisons.close();
             driver.stop();
             volume.ahead.driver().stop();
         };

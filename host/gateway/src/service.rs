@@ -5,12 +5,14 @@ use std::sync::Arc;
 use portcullis_core::Status;
 use portcullis_transport::serve::PeerGone;
 use portcullis_transport::{Body, Peer, Recaller, ReplySink, Role, Service};
-use portcullis_wire::message::Failure;
+use portcullis_wire::message::{Failure, TraceNames};
 use portcullis_wire::{Reply, Request};
 
+use crate::compare::Comparisons;
 use crate::outflow::Interrupt;
 use crate::policies::Policies;
 use crate::reads;
+use crate::recording::record;
 use crate::session::Session;
 use crate::stats::Observer;
 use crate::volume::Volume;
@@ -20,6 +22,7 @@ pub(crate) struct GatewayService {
     pub(crate) volume: Arc<Volume>,
     pub(crate) observer: Arc<Observer>,
     pub(crate) policies: Policies,
+    pub(crate) comparisons: Arc<Comparisons>,
 }
 
 impl Service for GatewayService {
@@ -62,6 +65,13 @@ impl Service for GatewayService {
             Request::Read { file, offset_bytes, len_bytes } => {
                 return Box::pin(self.read(session, file, offset_bytes, len_bytes, reply)).await;
             }
+            Request::Trace { names, for_ms } => {
+                return Box::pin(self.record(session, names, for_ms, reply)).await;
+            }
+            Request::Compare(compare) => match for_admins(session, "comparisons are") {
+                Ok(()) => Box::pin(self.comparisons.compare(compare, body)).await,
+                Err(failure) => Err(failure),
+            },
             Request::Mutate { op, caller, mutation } => {
                 let result = session.mutate(op, caller, mutation, body);
                 return self.mutated(session, Box::pin(result).await, reply).await;
@@ -96,13 +106,10 @@ impl GatewayService {
             }
             Request::Getlk { file, lock } => session.getlk(file, lock).await,
             Request::Statfs { handle } => self.volume.statfs(handle).await,
-            Request::Stats => match session.role {
-                Role::Admin => Ok(Reply::Stats(Box::new(self.observer.stats()))),
-                role => {
-                    let detail = format!("stats are for the admin role, this is a {role}");
-                    Err(Failure::new(Status::WrongRole, detail))
-                }
-            },
+            Request::Stats => {
+                for_admins(session, "stats are")?;
+                Ok(Reply::Stats(Box::new(self.observer.stats())))
+            }
             Request::Getxattr { handle, .. } | Request::Listxattr { handle } => {
                 // Access control lists are cached.
                 session.watch_attr(&handle);
@@ -171,6 +178,20 @@ impl GatewayService {
         self.end(read.map(|()| true), reply).await
     }
 
+    async fn record(
+        &self,
+        session: &Session,
+        names: TraceNames,
+        for_ms: u64,
+        mut reply: ReplySink,
+    ) -> Result<(), PeerGone> {
+        let recorded = match for_admins(session, "recordings are") {
+            Ok(()) => record(&self.volume, &self.observer, names, for_ms, &mut reply).await,
+            Err(failure) => Err(failure.into()),
+        };
+        self.end(recorded.map(|()| true), reply).await
+    }
+
     /// The last frame of a series.
     async fn end(&self, ended: Result<bool, Interrupt>, reply: ReplySink) -> Result<(), PeerGone> {
         match ended {
@@ -180,6 +201,17 @@ impl GatewayService {
                 reply.fail(failure).await
             }
             Err(Interrupt::PeerGone) => Err(PeerGone),
+        }
+    }
+}
+
+/// Refuses everybody else. `what` is the beginning of the sentence that says so.
+fn for_admins(session: &Session, what: &str) -> Result<(), Failure> {
+    match session.role {
+        Role::Admin => Ok(()),
+        role => {
+            let detail = format!("{what} for the admin role, this is a {role}");
+            Err(Failure::new(Status::WrongRole, detail))
         }
     }
 }

@@ -34,6 +34,7 @@ use crate::scans::Scans;
 use crate::space::LastStatfs;
 use crate::steps::Led;
 use crate::touches::OwedTouches;
+use crate::waits::Waits;
 
 /// Whoever waits for a fill.
 pub(crate) type Waiter = oneshot::Sender<Result<Reply, Failure>>;
@@ -59,6 +60,7 @@ pub(crate) struct Volume {
     pub(crate) clients: Clients,
     pub(crate) lockers: Lockers,
     pub(crate) last_statfs: LastStatfs,
+    pub(crate) waits: Waits,
     /// Bytes that the cache may hold.
     pub(crate) capacity_bytes: u64,
     clock: Clock,
@@ -88,6 +90,7 @@ impl Volume {
             clients: Clients::default(),
             lockers: Lockers::default(),
             last_statfs: LastStatfs::default(),
+            waits: Waits::default(),
             capacity_bytes,
             clock,
         }

@@ -138,6 +138,25 @@ impl PolicyControl {
         self.chosen.lock().active.clone()
     }
 
+    /// A policy beside that of the driver, for whoever compares: made where all are made, and not from
+    /// a component that is quarantined.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn load_apart(
+        &self,
+        choice: PolicyChoice,
+        limits: PolicyLimits,
+    ) -> Result<LoadedPolicy, PolicyError> {
+        let choice = choice.read()?;
+        if let PolicyChoice::Bytes { name, bytes, .. } = &choice
+            && let Some(reason) = self.driver.quarantine_reason(&sha256(bytes))
+        {
+            return Err(Refusal::Quarantined { reason }.of(name));
+        }
+        self.loader.compile(choice)?.load(limits)
+    }
+
     /// Reads, checks, compiles, initialises and tries a policy with made-up objects, and changes
     /// nothing.
     ///

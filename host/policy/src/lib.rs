@@ -19,7 +19,8 @@
 //! - [`control`] is what an operator may do: load, swap, roll back, press the panic switch; [`saved`]
 //!   keeps what came of it over a restart;
 //! - [`prefetch_driver`] has the thread of prefetch, where one component serves all clients
-//!   ([`prefetch_clients`]); [`prefetch_policy`] is one that is loaded, [`prefetch_status`] what is seen.
+//!   ([`prefetch_clients`]); [`prefetch_policy`] is one that is loaded, [`prefetch_status`] what is seen;
+//! - [`ghost`] is a cache of keys alone, for what a policy would have made of live traffic.
 //!
 //! Authors of policies see the same: [`words`] is a component of any kind at work in words, [`inspect`] what
 //! one says of itself.
@@ -40,6 +41,7 @@ mod engine;
 mod error;
 mod eviction_calls;
 mod evidence;
+mod ghost;
 mod guest;
 pub mod inspect;
 mod instance;
@@ -72,6 +74,7 @@ pub use control::{LoadOptions, PolicyControl, PolicySetup};
 pub use driver::{DriverOptions, EvictionDriver};
 pub use error::{Fault, PolicyError, Refusal};
 pub use evidence::Batches;
+pub use ghost::{GhostCache, Touch};
 pub use loaded::{CompiledPolicy, LoadedPolicy, PolicyChoice};
 pub use prefetch_clients::PrefetchClient;
 pub use prefetch_driver::PrefetchDriver;

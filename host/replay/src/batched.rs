@@ -11,7 +11,7 @@
 
 use std::collections::VecDeque;
 
-use portcullis_core::eviction::{Class, Event, ObjectId, Removal};
+use portcullis_core::eviction::{Event, ObjectId, Removal};
 use portcullis_core::limits::{POLICY_EVENTS_MAX, RESERVE_MAX};
 
 use crate::outcome::{Outcome, Tally};
@@ -45,20 +45,25 @@ pub fn replay<P: Policy>(
         touched: Vec::new(),
         reserve: VecDeque::new(),
         batch: Vec::new(),
-        tally: Tally::new(trace.objects().len(), setup.intervals),
+        tally: Tally::new(trace.counted(), setup.intervals),
         capacity_bytes: setup.capacity.capacity_bytes(),
         chance: setup.seed,
         dropped_per_million,
     };
     for (request, &object) in trace.objects().iter().enumerate() {
         let size_bytes = trace.size_bytes(request);
-        if let Some(slot) = game.residents.slot(object) {
-            game.tally.count(size_bytes, true);
-            game.hit(slot);
-        } else {
-            game.tally.count(size_bytes, false);
-            let weight_bytes = setup.capacity.weight_bytes(size_bytes);
-            game.admit(object, trace.key(object), weight_bytes);
+        let slot = game.residents.slot(object);
+        let counted = trace.is_counted(request);
+        if counted {
+            game.tally.count(size_bytes, slot.is_some());
+        }
+        match slot {
+            Some(slot) if counted => game.hit(slot),
+            Some(_) => {}
+            None => {
+                let weight_bytes = setup.capacity.weight_bytes(size_bytes);
+                game.admit(trace, request, weight_bytes);
+            }
         }
         if (request + 1).is_multiple_of(requests.max(1) as usize) {
             game.call(trace.now_ms(request))?;
@@ -118,18 +123,20 @@ impl<P: Policy> Game<P> {
         mark.hits += 1;
     }
 
-    fn admit(&mut self, object: u32, key: u64, weight_bytes: u32) {
+    fn admit(&mut self, trace: &Trace, request: usize, weight_bytes: u32) {
         if u64::from(weight_bytes) > self.capacity_bytes {
             self.tally.outcome.refused += 1;
             return;
         }
+        let (object, class) = (trace.objects()[request], trace.class(request));
         let id = self.residents.insert(object, weight_bytes);
         let slot = id.slot() as usize;
         if slot == self.marks.len() {
             self.marks.push(Mark::default());
         }
         self.marks[slot] = Mark { told_at: self.events.len() as u32, ..Mark::default() };
-        self.events.push(Some(Event::Insert { id, key, class: Class::Asked, weight_bytes }));
+        let key = trace.key(object);
+        self.events.push(Some(Event::Insert { id, key, class, weight_bytes }));
         while self.residents.used_bytes() > self.capacity_bytes {
             match self.reserve.pop_front() {
                 Some(victim) => self.judge(victim),
@@ -197,7 +204,7 @@ impl<P: Policy> Game<P> {
         if self.residents.used_bytes() < self.capacity_bytes / 16 * 15 {
             return 0;
         }
-        let target = (self.residents.len() / 16).clamp(1, RESERVE_MAX);
+        let target = (self.residents.len() / 64).clamp(1, RESERVE_MAX);
         let len = self.reserve.len();
         if len > target / 2 { 0 } else { target - len }
     }

@@ -7,8 +7,8 @@ use thiserror::Error;
 pub enum ReplayError {
     /// Its name says of no format.
     #[error(
-        "no format is known by this name: it ends in .oracleGeneral.bin, .lis, .trace or .tsv, and \
-         may be compressed (.gz, .zst)"
+        "no format is known by this name: it ends in .oracleGeneral.bin, .lis, .trace or .tsv, which \
+         may be compressed (.gz, .zst), or in .pctrace"
     )]
     UnknownFormat,
     /// It is compressed, but not whole or not so.
@@ -33,4 +33,7 @@ pub enum ReplayError {
     /// A capacity in bytes, for objects of unknown sizes.
     #[error("does not tell sizes: give the capacity in entries")]
     NoSizes,
+    /// The capacity of a gateway, of a trace that is of none.
+    #[error("was not recorded from a gateway: give the capacity in entries or bytes")]
+    NotLive,
 }

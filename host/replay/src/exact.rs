@@ -5,7 +5,7 @@
 //! and then it enters. Between two questions the policy is only told, so all of that goes in one call:
 //! a component is entered twice for an eviction, and not at all for a hit.
 
-use portcullis_core::eviction::{Class, Event, ObjectId, Removal};
+use portcullis_core::eviction::{Event, ObjectId, Removal};
 use portcullis_core::limits::POLICY_EVENTS_MAX;
 
 use crate::outcome::{Outcome, Tally};
@@ -23,20 +23,27 @@ pub fn replay<P: Policy>(trace: &Trace, setup: Setup, policy: P) -> Result<Outco
         policy,
         residents: Residents::new(trace.distinct()),
         events: Vec::with_capacity(POLICY_EVENTS_MAX),
-        tally: Tally::new(trace.objects().len(), setup.intervals),
+        tally: Tally::new(trace.counted(), setup.intervals),
         capacity_bytes: setup.capacity.capacity_bytes(),
         now_ms: 0,
     };
     for (request, &object) in trace.objects().iter().enumerate() {
         let size_bytes = trace.size_bytes(request);
         game.now_ms = trace.now_ms(request);
-        if let Some(slot) = game.residents.slot(object) {
-            game.tally.count(size_bytes, true);
-            game.tell(Event::Hit { id: game.residents.id(slot), count: 1 })?;
-        } else {
-            game.tally.count(size_bytes, false);
-            let weight_bytes = setup.capacity.weight_bytes(size_bytes);
-            game.admit(object, trace.key(object), weight_bytes)?;
+        let slot = game.residents.slot(object);
+        let counted = trace.is_counted(request);
+        if counted {
+            game.tally.count(size_bytes, slot.is_some());
+        }
+        match slot {
+            Some(slot) if counted => {
+                game.tell(Event::Hit { id: game.residents.id(slot), count: 1 })?;
+            }
+            Some(_) => {}
+            None => {
+                let weight_bytes = setup.capacity.weight_bytes(size_bytes);
+                game.admit(trace, request, weight_bytes)?;
+            }
         }
     }
     game.flush()?;
@@ -65,7 +72,7 @@ impl<P: Policy> Game<P> {
         Ok(())
     }
 
-    fn admit(&mut self, object: u32, key: u64, weight_bytes: u32) -> Result<(), P::Error> {
+    fn admit(&mut self, trace: &Trace, request: usize, weight_bytes: u32) -> Result<(), P::Error> {
         if u64::from(weight_bytes) > self.capacity_bytes {
             self.tally.outcome.refused += 1;
             return Ok(());
@@ -75,8 +82,9 @@ impl<P: Policy> Game<P> {
             self.residents.remove(victim);
             self.tell(Event::Remove { id: victim, reason: Removal::Evicted })?;
         }
+        let (object, class) = (trace.objects()[request], trace.class(request));
         let id = self.residents.insert(object, weight_bytes);
-        self.tell(Event::Insert { id, key, class: Class::Asked, weight_bytes })
+        self.tell(Event::Insert { id, key: trace.key(object), class, weight_bytes })
     }
 
     /// The policy's victim, or the host's own where that is none.

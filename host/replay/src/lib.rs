@@ -9,7 +9,8 @@
 //!   chosen ahead and spared where they were used since.
 //!
 //! [`opt`] is the bound that no policy can beat, since it knows what comes. [`row`] folds the outcomes
-//! of several seeds, [`table`] and [`plot`] show rows.
+//! of several seeds, [`table`] and [`plot`] show rows, [`timeline`] a
+//! comparison on live traffic.
 //!
 //! Nothing here does I/O, reads a clock or draws a random number: the same trace, policy, capacity
 //! and seed give the same outcome, to the byte. What must hold: an object is resident or not in one
@@ -28,6 +29,7 @@ pub mod replay;
 mod residents;
 pub mod row;
 pub mod table;
+pub mod timeline;
 pub mod trace;
 
 pub use capacity::Capacity;
@@ -37,4 +39,4 @@ pub use policy::Policy;
 pub use replay::{Pace, Setup, replay};
 pub use row::Row;
 
-pub use trace::Trace;
+pub use trace::{Live, Trace};

@@ -18,7 +18,7 @@ pub const NONE_NAME: &str = "none";
 
 /// Replays `trace` with the future known; `next_uses` is that of [`Trace::next_uses`].
 pub fn replay(trace: &Trace, next_uses: &[u32], capacity: Capacity, intervals: usize) -> Outcome {
-    let mut tally = Tally::new(trace.objects().len(), intervals);
+    let mut tally = Tally::new(trace.counted(), intervals);
     let capacity_bytes = capacity.capacity_bytes();
     let mut used_bytes = 0;
     // The next use of each resident with its weight.
@@ -28,7 +28,9 @@ pub fn replay(trace: &Trace, next_uses: &[u32], capacity: Capacity, intervals: u
     for (request, (&object, &next)) in trace.objects().iter().zip(next_uses).enumerate() {
         let size_bytes = trace.size_bytes(request);
         let resident = residents[object as usize];
-        tally.count(size_bytes, resident.is_some());
+        if trace.is_counted(request) {
+            tally.count(size_bytes, resident.is_some());
+        }
         let weight_bytes = match resident {
             Some((_, weight_bytes)) => weight_bytes,
             None => {
@@ -59,8 +61,8 @@ pub fn replay(trace: &Trace, next_uses: &[u32], capacity: Capacity, intervals: u
 
 /// Replays `trace` without a cache.
 pub fn replay_none(trace: &Trace, intervals: usize) -> Outcome {
-    let mut tally = Tally::new(trace.objects().len(), intervals);
-    for request in 0..trace.objects().len() {
+    let mut tally = Tally::new(trace.counted(), intervals);
+    for request in (0..trace.objects().len()).filter(|&request| trace.is_counted(request)) {
         tally.count(trace.size_bytes(request), false);
     }
     tally.outcome

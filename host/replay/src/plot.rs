@@ -15,19 +15,13 @@ const RIGHT: f64 = 200.0;
 const TOP: f64 = 50.0;
 const BOTTOM: f64 = 60.0;
 /// Colours that are told apart with any kind of sight (Okabe and Ito).
-const COLOURS: &[&str] =
+pub(crate) const COLOURS: &[&str] =
     &["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8b6f00"];
 const REFERENCE_COLOUR: &str = "#888888";
 
 /// The plot, a whole SVG document.
 pub fn plot(rows: &[Row], title: &str) -> String {
-    let mut svg = String::new();
-    let _ = writeln!(
-        svg,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
-         font-family=\"sans-serif\" font-size=\"12\">"
-    );
-    let _ = writeln!(svg, "<rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"white\"/>");
+    let mut svg = frame(WIDTH, HEIGHT);
     text(&mut svg, (LEFT, TOP - 20.0), "start", title);
     let axes = Axes::of(rows);
     axes.draw(&mut svg, rows);
@@ -46,6 +40,15 @@ pub fn plot(rows: &[Row], title: &str) -> String {
     }
     svg.push_str("</svg>\n");
     svg
+}
+
+/// The beginning of a document of this size, on white.
+pub(crate) fn frame(width: f64, height: f64) -> String {
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
+         font-family=\"sans-serif\" font-size=\"12\">\n\
+         <rect width=\"{width}\" height=\"{height}\" fill=\"white\"/>\n"
+    )
 }
 
 /// From capacities and ratios to places.
@@ -150,7 +153,7 @@ fn line(svg: &mut String, axes: &Axes, rows: &[&Row], number: usize, colour: Opt
     text(svg, (x + 32.0, y + 4.0), "start", name);
 }
 
-fn text(svg: &mut String, (x, y): (f64, f64), anchor: &str, words: &str) {
+pub(crate) fn text(svg: &mut String, (x, y): (f64, f64), anchor: &str, words: &str) {
     let _ = write!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">");
     for char in words.chars() {
         match char {

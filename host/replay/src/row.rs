@@ -4,6 +4,10 @@ use serde::Serialize;
 
 use crate::capacity::Capacity;
 use crate::outcome::{Counts, Outcome};
+use crate::trace::Live;
+
+/// What the row of what really happened is called.
+pub const LIVE_NAME: &str = "live";
 
 /// A row. Serialised it is one JSON object; its fields are part of what the command promises.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -81,6 +85,15 @@ pub struct Subject {
 }
 
 impl Row {
+    /// What really happened while the trace was recorded.
+    pub fn live(trace: &str, live: &Live) -> Option<Self> {
+        let outcome = Outcome { total: live.objects, ..Outcome::default() };
+        let policy = format!("{LIVE_NAME} ({})", live.policy);
+        let subject = Subject { policy, kind: "reference", digest: String::new() };
+        let capacity = Capacity::Bytes(live.capacity_bytes);
+        Self::fold(trace, &subject, capacity, &[outcome], false)
+    }
+
     /// Folds the outcomes of one policy at one capacity, one a seed. `None` where there is none.
     pub fn fold(
         trace: &str,

@@ -5,14 +5,55 @@
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
+use portcullis_core::eviction::Class;
 use portcullis_core::limits::TRACE_REQUESTS_MAX;
+use portcullis_core::trace::Header;
 
 use crate::error::ReplayError;
+use crate::outcome::Counts;
 
 /// No request: the object is not asked for again.
 pub const NEVER: u32 = u32::MAX;
 
 const _: () = assert!(TRACE_REQUESTS_MAX < NEVER as usize);
+
+/// In `kinds`: the request is not counted.
+const UNCOUNTED: u8 = 0x80;
+
+/// What really happened while a trace was recorded from a gateway.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Live {
+    /// The policy that was active when the recording began.
+    pub policy: String,
+    /// Bytes that the cache could hold.
+    pub capacity_bytes: u64,
+    /// Requests of clients.
+    pub requests: u64,
+    /// Those that the cache answered.
+    pub hits: u64,
+    /// Objects touched or fetched, as a replay counts them.
+    pub objects: Counts,
+    /// Records that were lost.
+    pub lost: u64,
+}
+
+impl Live {
+    /// Of a recording that begins.
+    pub(crate) fn of(header: &Header) -> Self {
+        let Header { policy, capacity_bytes, .. } = header.clone();
+        Self { policy, capacity_bytes, ..Self::default() }
+    }
+}
+
+/// A request with all that a trace may tell of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    pub(crate) key: u64,
+    pub(crate) size_bytes: u32,
+    pub(crate) time_ms: u32,
+    pub(crate) class: Class,
+    pub(crate) counted: bool,
+}
 
 /// A trace. There is at least one request in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,8 +64,12 @@ pub struct Trace {
     objects: Vec<u32>,
     /// The size of the object at each request, in bytes; empty where the trace does not tell.
     sizes_bytes: Vec<u32>,
-    /// When each request was made; empty where the trace does not tell.
-    times_s: Vec<u32>,
+    /// When each request was made, in milliseconds; empty where the trace does not tell.
+    times_ms: Vec<u64>,
+    /// Class and [`UNCOUNTED`] of each request; empty where all are asked for, and counted.
+    kinds: Vec<u8>,
+    /// Where it was recorded.
+    live: Option<Live>,
     /// What each object is known by, by its number.
     keys: Vec<u64>,
 }
@@ -58,10 +103,34 @@ impl Trace {
     /// When `request` was made, in milliseconds since the first; where the trace does not tell, a
     /// request a millisecond.
     pub fn now_ms(&self, request: usize) -> u64 {
-        match (self.times_s.get(request), self.times_s.first()) {
-            (Some(&now), Some(&first)) => u64::from(now.saturating_sub(first)) * 1_000,
+        match (self.times_ms.get(request), self.times_ms.first()) {
+            (Some(&now), Some(&first)) => now.saturating_sub(first),
             _ => request as u64,
         }
+    }
+
+    /// Why the object comes that `request` is for, where it does.
+    pub fn class(&self, request: usize) -> Class {
+        match self.kinds.get(request).map_or(0, |kind| kind & !UNCOUNTED) {
+            1 => Class::Listed,
+            2 => Class::Prefetched,
+            _ => Class::Asked,
+        }
+    }
+
+    /// Whether `request` counts: one that does not makes its object resident, and is no use of it.
+    pub fn is_counted(&self, request: usize) -> bool {
+        self.kinds.get(request).is_none_or(|kind| kind & UNCOUNTED == 0)
+    }
+
+    /// Requests that count.
+    pub fn counted(&self) -> usize {
+        self.objects.len() - self.kinds.iter().filter(|kind| **kind & UNCOUNTED != 0).count()
+    }
+
+    /// What really happened, where it was recorded from a gateway.
+    pub fn live(&self) -> Option<&Live> {
+        self.live.as_ref()
     }
 
     /// For each request, the next one for the same object, or [`NEVER`].
@@ -89,7 +158,9 @@ impl TraceBuilder {
             name: name.to_owned(),
             objects: Vec::new(),
             sizes_bytes: Vec::new(),
-            times_s: Vec::new(),
+            times_ms: Vec::new(),
+            kinds: Vec::new(),
+            live: None,
             keys: Vec::new(),
         };
         Self { trace, numbers: HashMap::default() }
@@ -125,8 +196,23 @@ impl TraceBuilder {
     ) -> Result<(), ReplayError> {
         self.push(key)?;
         self.trace.sizes_bytes.push(size_bytes);
-        self.trace.times_s.push(time_s);
+        self.trace.times_ms.push(u64::from(time_s) * 1_000);
         Ok(())
+    }
+
+    /// Appends a request of which everything is known, as it then is of all of them.
+    pub(crate) fn push_request(&mut self, request: Request) -> Result<(), ReplayError> {
+        self.push(request.key)?;
+        self.trace.sizes_bytes.push(request.size_bytes);
+        self.trace.times_ms.push(request.time_ms.into());
+        let uncounted = if request.counted { 0 } else { UNCOUNTED };
+        self.trace.kinds.push(request.class as u8 | uncounted);
+        Ok(())
+    }
+
+    /// Notes what really happened.
+    pub(crate) fn set_live(&mut self, live: Live) {
+        self.trace.live = Some(live);
     }
 
     /// The trace.

@@ -5,6 +5,7 @@ use portcullis_core::limits::{
     CALLER_GROUPS_MAX, CHANGES_TOLD_MAX, HANDLE_LEN_MAX, LINK_TARGET_LEN_MAX, NAME_LEN_MAX,
     POLICY_COMPONENT_LEN_BYTES_MAX, POLICY_CONFIG_LEN_BYTES_MAX,
 };
+use portcullis_core::ab::ShadowReport;
 use portcullis_core::replay::OpId;
 use portcullis_core::volume::{Ask, Change as Placed, MemberSet, Place, Told, TxId, Unfinished};
 use portcullis_core::watch::Change;
@@ -13,8 +14,9 @@ use portcullis_core::{Attr, ChunkBuilder, Entry, EntryRef, FileKind, Handle, Sta
 use super::*;
 use crate::message::policy::{PolicyName, PreviousPolicy, QuarantinedPolicy};
 use crate::message::{
-    Caller, Lock, LockKind, LockOwner, LockSort, Membership, Mutated, Mutation, Notices,
-    PolicyCommand, PolicyKind, PolicySource, PolicyStatus, SetAttr, SetTime, Statfs,
+    Caller, Candidate, Compare, Compared, Lock, LockKind, LockOwner, LockSort, Membership, Mutated,
+    Mutation, Notices, PolicyCommand, PolicyKind, PolicySource, PolicyStatus, SetAttr, SetTime,
+    Statfs, TraceNames,
 };
 
 fn handle() -> Handle {
@@ -154,6 +156,17 @@ fn requests() -> Vec<Request> {
         Request::Stats,
         Request::Join { membership: None },
         Request::Unfinished,
+        Request::Trace { names: TraceNames::Plain, for_ms: 60_000 },
+        Request::Compare(Compare::ShadowStart {
+            candidate: Candidate {
+                name: "mine.wasm".to_owned(),
+                component_len_bytes: 7,
+                config_len_bytes: 1,
+            },
+            sample: 16,
+            for_ms: 1,
+        }),
+        Request::Compare(Compare::Status),
         Request::Join { membership: Some(membership()) },
         Request::Getattrs { handles: vec![handle, handle] },
     ];
@@ -211,6 +224,10 @@ fn replies() -> Vec<ReplyFrame> {
         ReplyFrame::Reply(Reply::Xattr(b"a\0b".to_vec())),
         ReplyFrame::Reply(Reply::Stats(Box::default())),
         ReplyFrame::Reply(Reply::Joined { membership: Some(membership()), has_files: true }),
+        ReplyFrame::Reply(Reply::Compared(Box::new(Compared {
+            shadow: Some(ShadowReport { sample: 3, ..ShadowReport::default() }),
+            ab: None,
+        }))),
         ReplyFrame::Reply(Reply::Unfinished {
             orphans: vec![Unfinished::Prepared { tx: TX, coordinator: 2 }],
             led: Vec::new(),

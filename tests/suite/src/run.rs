@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::wait;
 
@@ -49,6 +49,14 @@ impl Running {
             self.ended = self.child.try_wait().expect("our own child");
         }
         self.ended.is_some()
+    }
+
+    /// Sends SIGINT to it, as Ctrl-C does.
+    pub fn interrupt(&mut self) {
+        if !self.has_ended() {
+            // Fails where it has just ended, which its status tells.
+            let _ = kill_process(Pid::from_child(&self.child), Signal::INT);
+        }
     }
 
     /// Sends SIGKILL to it and to all that it started.

@@ -30,6 +30,9 @@ pub(crate) struct Arguments {
     /// Memory for the cache [default: 256MiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     cache_bytes: Option<u64>,
+    /// Capacity of the cache in entries, whatever they take: for comparisons with replays
+    #[arg(long, value_name = "COUNT", conflicts_with = "cache_bytes")]
+    cache_entries: Option<u64>,
     /// Eviction policy, a WebAssembly component [default: the S3-FIFO component that is built in]
     #[arg(long, value_name = "FILE")]
     eviction: Option<PathBuf>,
@@ -92,12 +95,14 @@ impl Arguments {
         if let Some(bytes) = self.cache_bytes {
             config.cache_bytes = bytes;
         }
+        config.cache_entries = self.cache_entries;
         if let Some(file) = self.eviction {
             let policy = match &self.eviction_config {
                 Some(path) => read(path, POLICY_CONFIG_LEN_BYTES_MAX)?,
                 None => Vec::new(),
             };
-            config.eviction = PolicyChoice::configured(&file, policy).map_err(GatewayError::from)?;
+            config.eviction =
+                PolicyChoice::configured(&file, policy).map_err(GatewayError::from)?;
         }
         config.compiler = compile_policy::compiler();
         config.state = self.state;

@@ -14,3 +14,4 @@ pub(crate) mod serve;
 pub(crate) mod stat;
 pub(crate) mod stats;
 pub(crate) mod tar;
+pub(crate) mod trace;

@@ -1,21 +1,26 @@
 //! What the shards of one cache share: configuration, fence, index of handles, byte budget.
 
 use std::hash::BuildHasher;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use foldhash::fast::FixedState;
+use parking_lot::RwLock;
 
 use super::counters::{HitCounters, Hits};
 use super::fence::{Fence, Mark};
+use super::host::Extent;
 use super::nodes::Nodes;
+use super::slot::Content;
+use super::tap::Tap;
+use super::weigh::{Weights, weigh};
 use super::{CacheConfig, CacheCounters};
 use crate::handle::Handle;
 use crate::limits::CACHE_SHARDS;
 use crate::watch::Change;
 
 /// What a directory takes beside its slots: itself, its place in the shard's tables.
-pub(super) const DIR_WEIGHT_BYTES: u32 = 208;
+const DIR_WEIGHT_BYTES: u32 = 208;
 /// What a slot takes beside its content: itself, its object, the event that tells of it.
 pub(super) const SLOT_WEIGHT_BYTES: u32 = 160;
 /// What the attributes of a run take beside themselves: their object, the event that tells of it.
@@ -23,28 +28,61 @@ pub(super) const ATTRS_WEIGHT_BYTES: u32 = 96;
 /// What an entry takes in the indexes by name and by handle.
 pub(super) const ENTRY_WEIGHT_BYTES: u32 = 32;
 
+/// What each object weighs in a cache whose capacity counts entries.
+pub(super) const COUNTED_WEIGHT_BYTES: u32 = 256;
+
+/// Somebody listens to the tap.
+pub(super) const TAPPED: u8 = 1;
+/// The halves of the cache are accounted for apart.
+pub(super) const SPLIT: u8 = 2;
+
+/// What is called where there is work for a driver.
+pub(super) type Waker = Arc<dyn Fn() + Send + Sync>;
+
 pub(super) struct Common {
     pub(super) config: CacheConfig,
     pub(super) fence: Fence,
     pub(super) nodes: Nodes,
+    pub(super) tap: Tap,
+    /// [`TAPPED`], [`SPLIT`].
+    observed: AtomicU8,
+    /// Whether all objects weigh the same.
+    counts_entries: bool,
     hits: Hits,
     hasher: FixedState,
-    used_bytes: AtomicU64,
-    objects: AtomicU64,
-    waker: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// By half of the cache, as all that follows.
+    used_bytes: [AtomicU64; 2],
+    objects: [AtomicU64; 2],
+    wakers: RwLock<Wakers>,
+}
+
+/// Of the driver of the whole, and of those of the halves.
+#[derive(Default)]
+struct Wakers {
+    whole: Option<Waker>,
+    halves: [Option<Waker>; 2],
+}
+
+/// The half of the cache that a shard is in.
+#[inline]
+pub(super) fn half_of(shard: u32) -> usize {
+    shard as usize % 2
 }
 
 impl Common {
-    pub(super) fn new(config: CacheConfig) -> Self {
+    pub(super) fn new(config: CacheConfig, counts_entries: bool) -> Self {
         Self {
             config,
             fence: Fence::default(),
             nodes: Nodes::new(),
+            tap: Tap::default(),
+            observed: AtomicU8::new(0),
+            counts_entries,
             hits: Hits::default(),
             hasher: FixedState::with_seed(config.seed),
-            used_bytes: AtomicU64::new(0),
-            objects: AtomicU64::new(0),
-            waker: OnceLock::new(),
+            used_bytes: Default::default(),
+            objects: Default::default(),
+            wakers: RwLock::default(),
         }
     }
 
@@ -104,6 +142,11 @@ impl Common {
         self.hits.mine()
     }
 
+    /// Requests answered from a shard while anybody wanted to know.
+    pub(super) fn hits_of_shard(&self, shard: usize) -> u64 {
+        self.hits.of_shard(shard)
+    }
+
     /// Adds the hits of all threads.
     pub(super) fn add_hits(&self, sum: &mut CacheCounters) {
         self.hits.add_to(sum);
@@ -115,43 +158,113 @@ impl Common {
         now_ms.saturating_sub(filled_at_ms) <= self.config.max_age_ms
     }
 
-    pub(super) fn charge(&self, bytes: u32) {
-        self.used_bytes.fetch_add(u64::from(bytes), Ordering::Relaxed);
+    /// Whether anybody wants to know of hits, beyond their sums.
+    #[inline]
+    pub(super) fn is_observed(&self) -> bool {
+        self.observed.load(Ordering::Relaxed) != 0
     }
 
-    pub(super) fn refund(&self, bytes: u32) {
-        self.used_bytes.fetch_sub(u64::from(bytes), Ordering::Relaxed);
+    pub(super) fn is_tapped(&self) -> bool {
+        self.observed.load(Ordering::Relaxed) & TAPPED != 0
     }
 
-    pub(super) fn used_bytes(&self) -> u64 {
-        self.used_bytes.load(Ordering::Relaxed)
+    pub(super) fn is_split(&self) -> bool {
+        self.observed.load(Ordering::Relaxed) & SPLIT != 0
+    }
+
+    /// Begins or ends what is observed.
+    pub(super) fn observe(&self, what: u8, begins: bool) {
+        match begins {
+            true => self.observed.fetch_or(what, Ordering::Relaxed),
+            false => self.observed.fetch_and(!what, Ordering::Relaxed),
+        };
+    }
+
+    /// What a content weighs here.
+    pub(super) fn weigh(&self, content: &Content) -> Weights {
+        let weights = weigh(content);
+        if !self.counts_entries {
+            return weights;
+        }
+        let (body, attrs) = (COUNTED_WEIGHT_BYTES, weights.attrs.map(|_| COUNTED_WEIGHT_BYTES));
+        Weights { body, attrs }
+    }
+
+    /// What a directory weighs beside its contents.
+    pub(super) fn dir_weight_bytes(&self) -> u32 {
+        if self.counts_entries { 0 } else { DIR_WEIGHT_BYTES }
+    }
+
+    /// More is held in this shard.
+    pub(super) fn charge(&self, shard: u32, bytes: u32) {
+        self.used_bytes[half_of(shard)].fetch_add(u64::from(bytes), Ordering::Relaxed);
+    }
+
+    /// Less is held in this shard.
+    pub(super) fn refund(&self, shard: u32, bytes: u32) {
+        self.used_bytes[half_of(shard)].fetch_sub(u64::from(bytes), Ordering::Relaxed);
+    }
+
+    pub(super) fn used_bytes(&self, extent: Extent) -> u64 {
+        sum(&self.used_bytes, extent)
+    }
+
+    /// Bytes that a part of the cache may hold.
+    pub(super) fn capacity_bytes(&self, extent: Extent) -> u64 {
+        match extent {
+            Extent::Whole => self.config.capacity_bytes,
+            Extent::Half(_) => self.config.capacity_bytes / 2,
+        }
+    }
+
+    /// What the capacity of this shard is part of.
+    pub(super) fn extent_of(&self, shard: u32) -> Extent {
+        if self.is_split() { Extent::Half(half_of(shard)) } else { Extent::Whole }
     }
 
     /// Whether memory is short enough that victims should be at hand.
-    pub(super) fn is_tight(&self) -> bool {
-        self.used_bytes() >= self.config.capacity_bytes / 16 * 15
+    pub(super) fn is_tight(&self, extent: Extent) -> bool {
+        self.used_bytes(extent) >= self.capacity_bytes(extent) / 16 * 15
     }
 
-    pub(super) fn count_object(&self) {
-        self.objects.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn count_object(&self, shard: u32) {
+        self.objects[half_of(shard)].fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn uncount_object(&self) {
-        self.objects.fetch_sub(1, Ordering::Relaxed);
+    pub(super) fn uncount_object(&self, shard: u32) {
+        self.objects[half_of(shard)].fetch_sub(1, Ordering::Relaxed);
     }
 
-    pub(super) fn objects(&self) -> u64 {
-        self.objects.load(Ordering::Relaxed)
+    pub(super) fn objects(&self, extent: Extent) -> u64 {
+        sum(&self.objects, extent)
     }
 
-    pub(super) fn set_waker(&self, waker: Box<dyn Fn() + Send + Sync>) {
-        // A second driver would break the contract of `EvictionHost`; the first stays.
-        let _ = self.waker.set(waker);
+    /// Sets what to call for a part of the cache; the last one that was set for it counts.
+    pub(super) fn set_waker(&self, extent: Extent, waker: Waker) {
+        let mut wakers = self.wakers.write();
+        match extent {
+            Extent::Whole => wakers.whole = Some(waker),
+            Extent::Half(half) => wakers.halves[half] = Some(waker),
+        }
     }
 
-    pub(super) fn wake(&self) {
-        if let Some(waker) = self.waker.get() {
+    /// There is work for the driver of this shard.
+    pub(super) fn wake(&self, shard: u32) {
+        let wakers = self.wakers.read();
+        let waker = match self.extent_of(shard) {
+            Extent::Whole => &wakers.whole,
+            Extent::Half(half) => &wakers.halves[half],
+        };
+        if let Some(waker) = waker {
             waker();
         }
+    }
+}
+
+fn sum(halves: &[AtomicU64; 2], extent: Extent) -> u64 {
+    let load = |half: usize| halves[half].load(Ordering::Relaxed);
+    match extent {
+        Extent::Whole => load(0) + load(1),
+        Extent::Half(half) => load(half),
     }
 }

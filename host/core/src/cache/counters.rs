@@ -5,6 +5,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::lock::{STRIPES, stripe};
+use crate::limits::CACHE_SHARDS;
 
 /// Counters of a cache since it was made, and what it holds now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,6 +40,10 @@ pub struct CacheCounters {
     pub list_misses: u64,
     /// Requests that joined a fill on its way.
     pub fills_joined: u64,
+    /// Bytes of what was filled in, as they came from the brick.
+    pub filled_bytes: u64,
+    /// What that weighs.
+    pub filled_weight_bytes: u64,
     /// Fills dropped because they were older than an invalidation.
     pub fills_late: u64,
     /// Objects evicted on a policy's proposal.
@@ -62,6 +67,8 @@ impl CacheCounters {
         self.readlink_misses += other.readlink_misses;
         self.list_misses += other.list_misses;
         self.fills_joined += other.fills_joined;
+        self.filled_bytes += other.filled_bytes;
+        self.filled_weight_bytes += other.filled_weight_bytes;
         self.fills_late += other.fills_late;
         self.evicted_proposed += other.evicted_proposed;
         self.evicted_shortfall += other.evicted_shortfall;
@@ -70,7 +77,7 @@ impl CacheCounters {
 }
 
 /// What the hits of some threads were, each as in [`CacheCounters`].
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct HitCounters {
     pub(super) lookup: AtomicU64,
@@ -79,6 +86,22 @@ pub(super) struct HitCounters {
     pub(super) readlink: AtomicU64,
     pub(super) list: AtomicU64,
     pub(super) dropped: AtomicU64,
+    /// Requests answered from each shard, while anybody wants to know.
+    pub(super) of_shards: [AtomicU64; CACHE_SHARDS],
+}
+
+impl Default for HitCounters {
+    fn default() -> Self {
+        Self {
+            lookup: AtomicU64::new(0),
+            negative: AtomicU64::new(0),
+            getattr: AtomicU64::new(0),
+            readlink: AtomicU64::new(0),
+            list: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            of_shards: [const { AtomicU64::new(0) }; CACHE_SHARDS],
+        }
+    }
 }
 
 /// The hits of all threads.
@@ -104,6 +127,13 @@ impl Hits {
             sum.list_hits += hits.list.load(Ordering::Relaxed);
             sum.hits_dropped += hits.dropped.load(Ordering::Relaxed);
         }
+    }
+}
+
+impl Hits {
+    /// Requests answered from a shard while anybody wanted to know.
+    pub(super) fn of_shard(&self, shard: usize) -> u64 {
+        self.stripes.iter().map(|hits| hits.of_shards[shard].load(Ordering::Relaxed)).sum()
     }
 }
 

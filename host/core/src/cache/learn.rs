@@ -18,6 +18,7 @@ use super::slot::Content;
 use crate::attr::Attr;
 use crate::entry::Entry;
 use crate::handle::Handle;
+use crate::trace::Operation;
 use crate::watch::Change;
 
 /// The moment at which a mutation was about to be sent.
@@ -90,6 +91,7 @@ impl<W> DentryCache<W> {
             };
             let changed = learnt.name().is_some_and(|name| changes.iter().any(|c| name.is_of(c)));
             let mut shard = self.shard(learnt.place()).write();
+            shard.filled_for = Operation::Change;
             if !common.fence.is_late(raised, depends) {
                 shard.take_in(common, now_ms, learnt, changed, refreshed);
             } else if let Some(Name { dir, name }) = learnt.name() {

@@ -215,7 +215,7 @@ impl Ledger {
         }
         touched.push(index);
         if touched.len() == EVENTS_WAKE {
-            common.wake();
+            common.wake(self.shard);
         }
         word.count_hit()
     }
@@ -297,6 +297,20 @@ impl Ledger {
                 let age = self.next_born.wrapping_sub(object.born);
                 out.push((age, told.event(self.id(index as u32))));
             }
+        }
+    }
+
+    /// Every object that is resident, with its age in insertions since.
+    pub(super) fn ages(&self, mut each: impl FnMut(u32, Site)) {
+        for object in self.objects.iter().filter(|object| object.is_live()) {
+            each(self.next_born.wrapping_sub(object.born), object.site());
+        }
+    }
+
+    /// The reserve was emptied: what was in it is resident as any other.
+    pub(super) fn take_back_proposed(&mut self) {
+        for object in self.objects.iter_mut().filter(|object| object.state == State::Proposed) {
+            object.state = State::Resident;
         }
     }
 

@@ -18,6 +18,7 @@ use crate::chunk::Chunk;
 use crate::handle::Handle;
 use crate::limits::{LISTING_MISSING_MAX, LISTING_MISSING_SHARE};
 use crate::position::{Delivered, LEARNT_BRICKS, of_bricks};
+use crate::trace::{Operation, What};
 
 impl<W> DentryCache<W> {
     /// The listing of `dir` after a position, which is empty for its start; `None` where it is not
@@ -27,7 +28,14 @@ impl<W> DentryCache<W> {
         let listing = lock.read().listing(&self.common, now_ms, dir, after);
         match listing {
             Some(_) => super::counters::count(&self.common.hits().list),
-            None => lock.write().counters.list_misses += 1,
+            None => {
+                let mut shard = lock.write();
+                shard.counters.list_misses += 1;
+                if self.common.is_observed() {
+                    self.common.tap.set_now(now_ms);
+                    self.common.saw(shard.number, What::Missed, Operation::List, dir, None);
+                }
+            }
         }
         listing
     }
@@ -56,10 +64,16 @@ impl<W> Shard<W> {
             return None;
         }
         let listed = rest_of(&pieces, after)?;
+        let mut begins = true;
         for (_, slot) in dir.slots.iter().filter(|(_, slot)| slot.is_of_listing()) {
             self.ledger.touch(common, slot.object);
             if slot.attrs_object() != slot.object {
                 self.ledger.touch(common, slot.attrs_object());
+            }
+            if common.is_observed() {
+                common.tap.set_now(now_ms);
+                common.saw_hit(self.number, Operation::List, begins, dir, slot, None);
+                begins = false;
             }
         }
         Some(listed)

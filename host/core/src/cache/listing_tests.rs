@@ -410,7 +410,7 @@ fn attributes_leave_before_their_names() {
         }
         for round in 0..3 {
             assert_eq!(cache.offer(&[names]).accepted, 1);
-            let victim = cache.reserve.pop().expect("it was offered");
+            let victim = cache.reserves[0].pop().expect("it was offered");
             cache.judge(victim);
             events.clear();
             cache.drain(64, &mut events);

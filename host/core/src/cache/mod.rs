@@ -11,7 +11,7 @@
 //! does not come in after it, and what leaves is decided in [`forget`]; what came of a mutation is
 //! taken in by [`learn`]. Objects, hits and what an eviction policy is told are kept by the
 //! [`ledger`]; a fill that needs room takes victims from the [`reserve`], and where that is empty
-//! chooses by itself.
+//! chooses by itself ([`host`]). Whoever listens is told what happens by the [`tap`].
 //!
 //! A lookup in a large cache costs what its reads of memory cost that depend on one another: of the
 //! directory ([`dirs`]), of the name's position ([`names`], [`index`]), of the entry.
@@ -49,6 +49,11 @@ mod shard;
 mod sharing_tests;
 mod slot;
 #[cfg(test)]
+mod split_tests;
+mod tap;
+#[cfg(test)]
+mod tap_tests;
+#[cfg(test)]
 mod tests;
 mod weigh;
 
@@ -58,17 +63,20 @@ use crate::entry::Entry;
 use crate::eviction::Class;
 use crate::handle::Handle;
 use crate::limits::{CACHE_BYTES_MIN, CACHE_SHARDS};
+use crate::trace::{Operation, What};
 
-use common::Common;
+use common::{COUNTED_WEIGHT_BYTES, Common};
 pub use counters::CacheCounters;
 use counters::count;
 use fence::Asked;
 pub use flights::Ticket;
 use flights::{FillKey, Role};
+pub use host::CacheHalf;
 pub use learn::{Learnt, MutationStamp};
 use lock::StripedLock;
 use reserve::Reserve;
 use shard::{Found, Shard};
+pub use tap::{Listener, TapConfig, TapNames};
 
 /// How a cache is set up.
 #[derive(Clone, Copy, Debug)]
@@ -150,7 +158,8 @@ impl ListingTicket {
 pub struct DentryCache<W> {
     common: Common,
     shards: Box<[StripedLock<Shard<W>>]>,
-    reserve: Reserve,
+    /// Of the halves; where the cache is whole, the first is all of it.
+    reserves: [Reserve; 2],
     evictions: host::Evictions,
 }
 
@@ -158,10 +167,21 @@ impl<W> DentryCache<W> {
     /// An empty cache. A capacity under [`CACHE_BYTES_MIN`] is raised to it.
     pub fn new(config: CacheConfig) -> Self {
         let capacity_bytes = config.capacity_bytes.max(CACHE_BYTES_MIN);
+        Self::with(Common::new(CacheConfig { capacity_bytes, ..config }, false))
+    }
+
+    /// An empty cache of so many entries, whatever they take: all objects weigh the same, and
+    /// `capacity_bytes` is not looked at. For comparisons with replays, whose capacities count alike.
+    pub fn of_entries(entries: u64, config: CacheConfig) -> Self {
+        let capacity_bytes = entries.saturating_mul(u64::from(COUNTED_WEIGHT_BYTES));
+        Self::with(Common::new(CacheConfig { capacity_bytes, ..config }, true))
+    }
+
+    fn with(common: Common) -> Self {
         Self {
-            common: Common::new(CacheConfig { capacity_bytes, ..config }),
+            common,
             shards: (0..CACHE_SHARDS).map(|number| StripedLock::new(Shard::new(number))).collect(),
-            reserve: Reserve::default(),
+            reserves: Default::default(),
             evictions: host::Evictions::default(),
         }
     }
@@ -177,6 +197,7 @@ impl<W> DentryCache<W> {
         let common = &self.common;
         let hash = common.hash(dir.as_bytes());
         let lock = &self.shards[Common::shard_of(hash)];
+        self.note_time(now_ms);
         {
             let shard = lock.read();
             if let Some(answer) = self.known(shard.find(common, now_ms, hash, dir, name)) {
@@ -215,7 +236,9 @@ impl<W> DentryCache<W> {
         handle: &Handle,
         waiter: impl FnOnce() -> W,
     ) -> Answer<Attr> {
-        let place = self.find_place(now_ms, handle).and_then(|entry| entry.attr);
+        self.note_time(now_ms);
+        let place =
+            self.find_place(now_ms, handle, Operation::Getattr).and_then(|entry| entry.attr);
         let lock = self.shard(handle);
         let own = || lock.read().find_own(&self.common, now_ms, handle);
         if let Some(attr) = place.or_else(own) {
@@ -239,7 +262,9 @@ impl<W> DentryCache<W> {
         handle: &Handle,
         waiter: impl FnOnce() -> W,
     ) -> Answer<Vec<u8>> {
-        let target = self.find_place(now_ms, handle).and_then(|entry| entry.target);
+        self.note_time(now_ms);
+        let target =
+            self.find_place(now_ms, handle, Operation::Readlink).and_then(|entry| entry.target);
         if let Some(target) = target {
             count(&self.common.hits().readlink);
             return Answer::Hit(target);
@@ -247,6 +272,11 @@ impl<W> DentryCache<W> {
         let mut shard = self.shard(handle).write();
         shard.counters.readlink_misses += 1;
         self.enter(&mut shard, FillKey::Readlink(*handle), waiter)
+    }
+
+    /// Bytes that it may hold.
+    pub fn capacity_bytes(&self) -> u64 {
+        self.common.config.capacity_bytes
     }
 
     /// Ends a flight: caches what it brought unless that is late, and gives back who waits for it,
@@ -261,6 +291,11 @@ impl<W> DentryCache<W> {
         };
         let waiters = {
             let mut shard = self.shard(&handle).write();
+            shard.filled_for = match &ticket.key {
+                FillKey::Lookup(..) => Operation::Lookup,
+                FillKey::Getattr(_) => Operation::Getattr,
+                FillKey::Readlink(_) => Operation::Readlink,
+            };
             let late = self.is_late(&ticket, filled);
             match (&ticket.key, filled) {
                 (_, Filled::Failed | Filled::Target(_)) => {}
@@ -322,6 +357,7 @@ impl<W> DentryCache<W> {
         }
         {
             let mut shard = self.shard(&ticket.dir).write();
+            shard.filled_for = Operation::List;
             if self.is_listing_late(ticket) {
                 shard.counters.fills_late += 1;
                 shard.abandon_runs(&self.common, &ticket.dir, ticket.listing, true);
@@ -329,7 +365,8 @@ impl<W> DentryCache<W> {
                 return;
             }
             ticket.kept_bytes += chunk.bytes().len() as u64;
-            if ticket.kept_bytes > self.common.config.capacity_bytes / 8 * 7 {
+            let extent = self.common.extent_of(shard.number);
+            if ticket.kept_bytes > self.common.capacity_bytes(extent) / 8 * 7 {
                 // It would displace everything else, itself in the end.
                 shard.abandon_runs(&self.common, &ticket.dir, ticket.listing, true);
                 ticket.keeping = false;
@@ -358,6 +395,7 @@ impl<W> DentryCache<W> {
             if !ticket.keeping {
                 return;
             }
+            shard.filled_for = Operation::List;
             if self.is_listing_late(&ticket) {
                 shard.counters.fills_late += 1;
                 shard.abandon_runs(&self.common, &ticket.dir, ticket.listing, true);
@@ -375,8 +413,13 @@ impl<W> DentryCache<W> {
         shard.abandon_runs(&self.common, &ticket.dir, ticket.listing, false);
     }
 
+    /// The number of the shard that has what is known of a directory, or of a file's own attributes.
+    pub fn shard_of(&self, handle: &Handle) -> usize {
+        Common::shard_of(self.common.hash(handle.as_bytes()))
+    }
+
     fn shard(&self, handle: &Handle) -> &StripedLock<Shard<W>> {
-        &self.shards[Common::shard_of(self.common.hash(handle.as_bytes()))]
+        &self.shards[self.shard_of(handle)]
     }
 
     /// Takes in attributes wherever the file is listed, unless they changed since `asked`. Answers
@@ -394,11 +437,11 @@ impl<W> DentryCache<W> {
         refreshed
     }
 
-    fn find_place(&self, now_ms: u64, handle: &Handle) -> Option<Entry> {
+    fn find_place(&self, now_ms: u64, handle: &Handle, operation: Operation) -> Option<Entry> {
         let places = self.common.nodes.candidates(self.common.hash(handle.as_bytes()));
         places.into_iter().find_map(|place| {
             let shard = self.shards[place.shard as usize].read();
-            shard.find_place(&self.common, now_ms, place, handle)
+            shard.find_place(&self.common, now_ms, place, handle, operation)
         })
     }
 
@@ -432,13 +475,31 @@ impl<W> DentryCache<W> {
         })
     }
 
+    /// Tells those who listen what time it is.
+    #[inline]
+    fn note_time(&self, now_ms: u64) {
+        if self.common.is_observed() {
+            self.common.tap.set_now(now_ms);
+        }
+    }
+
     fn enter<T>(
         &self,
         shard: &mut Shard<W>,
         key: FillKey,
         waiter: impl FnOnce() -> W,
     ) -> Answer<T> {
+        let seen = self.common.is_tapped().then(|| key.clone());
         let role = shard.flights().enter(key, self.common.fence.ask(), waiter);
+        if let Some(key) = seen {
+            let what = if matches!(role, Role::Joined) { What::Joined } else { What::Missed };
+            let (operation, name) = match &key {
+                FillKey::Lookup(_, name) => (Operation::Lookup, Some(&**name)),
+                FillKey::Getattr(_) => (Operation::Getattr, None),
+                FillKey::Readlink(_) => (Operation::Readlink, None),
+            };
+            self.common.saw(shard.number, what, operation, key.handle(), name);
+        }
         match role {
             Role::Joined => {
                 shard.counters.fills_joined += 1;

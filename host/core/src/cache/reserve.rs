@@ -16,10 +16,11 @@ pub(super) struct Reserve {
 }
 
 impl Reserve {
-    /// The number of victims worth keeping for so many objects: a sixteenth, so that what is
-    /// proposed early in a small cache is not most of it.
+    /// The number of victims worth keeping for so many objects: one in 64, so that victims of a small
+    /// cache are not chosen long before they leave. With one in 16 of 8,000, SIEVE hits two points
+    /// more often than it does where it chooses at once.
     pub(super) fn target(objects: u64) -> usize {
-        ((objects / 16) as usize).clamp(1, RESERVE_MAX)
+        ((objects / 64) as usize).clamp(1, RESERVE_MAX)
     }
 
     pub(super) fn len(&self) -> usize {

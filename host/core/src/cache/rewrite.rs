@@ -10,12 +10,13 @@ use super::ledger::{Part, Site};
 use super::nodes::{Place, Pos};
 use super::shard::{KEEP, Shard};
 use super::slot::{Content, NO_OBJECT};
-use super::weigh::{Weights, told, weigh};
+use super::weigh::{Weights, told};
 use crate::attr::{Attr, FileKind};
 use crate::chunk::Chunk;
 use crate::entry::Entry;
 use crate::eviction::Removal;
 use crate::handle::Handle;
+use crate::trace::What;
 
 impl<W> Shard<W> {
     /// Lets the attributes of a run go; its names stay.
@@ -150,7 +151,7 @@ impl<W> Shard<W> {
     ) {
         let Some(dir) = self.dir_mut(number) else { return };
         let Some(slot) = dir.slot_mut(slot_number) else { return };
-        let (before, gone) = (weigh(&slot.content), slot.gone());
+        let (before, gone) = (common.weigh(&slot.content), slot.gone());
         let Some(chunk) = slot.chunk_mut() else { return };
         let old = std::mem::replace(chunk, new.clone());
         debug_assert!(new.count() == old.count());
@@ -179,29 +180,36 @@ impl<W> Shard<W> {
         let Some(dir) = self.dir(number) else { return };
         let Some(slot) = dir.slot(slot_number) else { return };
         let Content::Run { attrs: object, .. } = slot.content else {
-            common.charge(weigh(&slot.content).sum());
-            common.refund(before.sum());
+            common.charge(self.number, common.weigh(&slot.content).sum());
+            common.refund(self.number, before.sum());
             return;
         };
-        let after = weigh(&slot.content);
-        common.charge(after.sum());
-        common.refund(before.sum());
+        let after = common.weigh(&slot.content);
+        common.charge(self.number, after.sum());
+        common.refund(self.number, before.sum());
         if after.attrs == before.attrs {
             return;
         }
         let told = told(common, dir, &slot.content, Part::Attrs);
         if object != NO_OBJECT {
             self.ledger.remove(object, reason);
-            common.uncount_object();
+            common.uncount_object(self.number);
         }
         let site = Site { dir: number, slot: slot_number, part: Part::Attrs };
         let new = told.map_or(NO_OBJECT, |told| {
-            common.count_object();
+            common.count_object(self.number);
             self.ledger.insert(site, told)
         });
         let slot = self.dir_mut(number).and_then(|dir| dir.slot_mut(slot_number));
         if let Some(Content::Run { attrs, .. }) = slot.map(|slot| &mut slot.content) {
             *attrs = new;
+        }
+        if common.is_tapped()
+            && new != NO_OBJECT
+            && let Some(dir) = self.dir(number)
+            && let Some(slot) = dir.slot(slot_number)
+        {
+            self.tell_change(common, What::Came, dir, slot, Part::Attrs);
         }
     }
 }

@@ -5,15 +5,15 @@
 
 use parking_lot::Mutex;
 
-use super::common::{Common, DIR_WEIGHT_BYTES};
+use super::common::Common;
 use super::counters::CacheCounters;
 use super::dir::Dir;
 use super::dirs::Dirs;
 use super::flights::Flights;
-use super::ledger::{Ledger, Part, Site};
+use super::ledger::{Ledger, Part, Site, Told};
 use super::nodes::{Place, Pos};
 use super::slot::{Content, Slot};
-use super::weigh::{told, weigh};
+use super::weigh::told;
 use crate::attr::Attr;
 use crate::chunk::{Chunk, ChunkBuilder};
 use crate::entry::Entry;
@@ -21,6 +21,7 @@ use crate::eviction::{Event, Removal};
 use crate::handle::Handle;
 use crate::limits::EVENTS_WAKE;
 use crate::position::learnt_cookie;
+use crate::trace::{Operation, What};
 
 /// Slots that a search for one that may leave looks at.
 const LOOKED_AT_MAX: u32 = 1024;
@@ -34,6 +35,8 @@ pub(super) struct Shard<W> {
     /// Only ever changed, never shared; the mutex says so to the compiler.
     flights: Mutex<Flights<W>>,
     pub(super) counters: CacheCounters,
+    /// What things come and go for.
+    pub(super) filled_for: Operation,
     next_listing: u64,
 }
 
@@ -53,6 +56,7 @@ impl<W> Shard<W> {
             ledger: Ledger::new(number),
             flights: Mutex::new(Flights::new()),
             counters: CacheCounters::default(),
+            filled_for: Operation::Lookup,
             next_listing: 1,
         }
     }
@@ -95,23 +99,34 @@ impl<W> Shard<W> {
         dir: &Handle,
         name: &[u8],
     ) -> Found<'_> {
+        let handle = dir;
         let number = self.dirs.find(dir_hash, dir.as_bytes());
         let Some(dir) = number.and_then(|number| self.dir(number)) else { return Found::Unknown };
         let Some(pos) = dir.find(common.hash(name), name) else {
-            let proven = dir.complete && common.is_fresh(now_ms, dir.completed_at_ms);
-            return if proven { Found::Absent } else { Found::Unknown };
+            if !dir.complete || !common.is_fresh(now_ms, dir.completed_at_ms) {
+                return Found::Unknown;
+            }
+            if common.is_observed() {
+                common.saw(self.number, What::Absent, Operation::Lookup, handle, Some(name));
+            }
+            return Found::Absent;
         };
         let Some(slot) = dir.slot(pos.slot()) else { return Found::Unknown };
         if !common.is_fresh(now_ms, slot.filled_at_ms) {
             return Found::Unknown;
         }
-        if matches!(slot.content, Content::Negative(_)) {
+        let found = if matches!(slot.content, Content::Negative(_)) {
             self.ledger.touch(common, slot.object);
-            return Found::Absent;
+            Found::Absent
+        } else {
+            let Some(chunk) = slot.chunk_with(pos) else { return Found::Unknown };
+            self.ledger.touch(common, slot.attrs_object());
+            Found::Entry(chunk, pos.offset())
+        };
+        if common.is_observed() {
+            common.saw_hit(self.number, Operation::Lookup, true, dir, slot, Some(name));
         }
-        let Some(chunk) = slot.chunk_with(pos) else { return Found::Unknown };
-        self.ledger.touch(common, slot.attrs_object());
-        Found::Entry(chunk, pos.offset())
+        found
     }
 
     /// Attributes asked for by handle earlier.
@@ -123,6 +138,9 @@ impl<W> Shard<W> {
             return None;
         }
         self.ledger.touch(common, slot.object);
+        if common.is_observed() {
+            common.saw_hit(self.number, Operation::Getattr, true, dir, slot, None);
+        }
         Some(**attr)
     }
 
@@ -133,13 +151,18 @@ impl<W> Shard<W> {
         now_ms: u64,
         place: Place,
         handle: &Handle,
+        operation: Operation,
     ) -> Option<Entry> {
-        let slot = self.dir(place.dir)?.slot(place.slot)?;
+        let dir = self.dir(place.dir)?;
+        let slot = dir.slot(place.slot)?;
         let entry = slot.entry(place.entry)?;
         if entry.handle != *handle || !common.is_fresh(now_ms, slot.filled_at_ms) {
             return None;
         }
         self.ledger.touch(common, slot.attrs_object());
+        if common.is_observed() {
+            common.saw_hit(self.number, operation, true, dir, slot, None);
+        }
         Some(entry.to_entry())
     }
 
@@ -321,7 +344,7 @@ impl<W> Shard<W> {
         }
         let number = self.dirs.insert(Dir::new(handle), |handle| common.hash(handle))?;
         self.counters.directories += 1;
-        common.charge(DIR_WEIGHT_BYTES);
+        common.charge(self.number, common.dir_weight_bytes());
         Some(number)
     }
 
@@ -332,7 +355,7 @@ impl<W> Shard<W> {
         }
         self.dirs.remove(number, |handle| common.hash(handle));
         self.counters.directories -= 1;
-        common.refund(DIR_WEIGHT_BYTES);
+        common.refund(self.number, common.dir_weight_bytes());
     }
 
     /// Caches a content of a directory; answers its slot, `None` where there is no room for it.
@@ -345,8 +368,8 @@ impl<W> Shard<W> {
     ) -> Option<u32> {
         self.let_one_go(common, number);
         let dir = self.dirs.get_mut(number)?;
-        let weights = weigh(&content);
-        let names = content.names();
+        let weights = common.weigh(&content);
+        let (names, len_bytes) = (content.names(), content.len_bytes() as u64);
         let is_own = matches!(content, Content::Own(_));
         let slot_number = dir.slots.insert(Slot::new(content, now_ms))?;
         if is_own {
@@ -372,10 +395,12 @@ impl<W> Shard<W> {
             }
             dir.index(hash, pos, |name| common.hash(name));
         }
-        common.charge(weights.sum());
+        common.charge(self.number, weights.sum());
+        self.counters.filled_bytes += len_bytes;
+        self.counters.filled_weight_bytes += u64::from(weights.sum());
         self.enter_objects(common, number, slot_number);
         if self.ledger.pending() >= EVENTS_WAKE {
-            common.wake();
+            common.wake(self.number);
         }
         Some(slot_number)
     }
@@ -392,11 +417,23 @@ impl<W> Shard<W> {
         for part in [Part::Attrs, Part::Body] {
             let Some(slot) = dir.slot(slot_number) else { return };
             let Some(told) = told(common, dir, &slot.content, part) else { continue };
-            common.count_object();
+            common.count_object(self.number);
             let object = self.ledger.insert(Site { dir: number, slot: slot_number, part }, told);
             if let Some(slot) = dir.slot_mut(slot_number) {
                 slot.set_object(part, object);
             }
+        }
+        if common.is_tapped() {
+            self.tell_slot(common, What::Came, number, slot_number);
+        }
+    }
+
+    /// Tells the tap what became of the objects of a slot.
+    fn tell_slot(&self, common: &Common, what: What, number: u32, slot_number: u32) {
+        let Some(dir) = self.dir(number) else { return };
+        let Some(slot) = dir.slot(slot_number) else { return };
+        for part in [Part::Attrs, Part::Body] {
+            self.tell_change(common, what, dir, slot, part);
         }
     }
 
@@ -429,6 +466,9 @@ impl<W> Shard<W> {
         slot_number: u32,
         reason: Removal,
     ) {
+        if reason == Removal::Invalidated && common.is_tapped() {
+            self.tell_slot(common, What::Left, number, slot_number);
+        }
         let Some(dir) = self.dirs.get_mut(number) else { return };
         let Some(slot) = dir.slots.take(slot_number) else { return };
         match &slot.content {
@@ -460,12 +500,12 @@ impl<W> Shard<W> {
         if reason == Removal::Invalidated {
             self.counters.invalidated += 1;
         }
-        common.refund(weigh(&slot.content).sum());
+        common.refund(self.number, common.weigh(&slot.content).sum());
         self.ledger.remove(slot.object, reason);
-        common.uncount_object();
+        common.uncount_object(self.number);
         if slot.attrs_object() != slot.object {
             self.ledger.remove(slot.attrs_object(), reason);
-            common.uncount_object();
+            common.uncount_object(self.number);
         }
         self.drop_if_vacant(common, number);
     }
@@ -474,6 +514,18 @@ impl<W> Shard<W> {
     pub(super) fn drain(&mut self, out: &mut Vec<Event>) {
         let Self { dirs, ledger, .. } = self;
         ledger.drain(out, |site| Some(dirs.get(site.dir)?.slot(site.slot)?.object));
+    }
+
+    /// What is resident, each with its age as [`Shard::restart`] has it, the directory, and what is
+    /// told of it.
+    pub(super) fn each_resident(&self, common: &Common, mut each: impl FnMut(u32, &[u8], Told)) {
+        self.ledger.ages(|age, site| {
+            let Some(dir) = self.dir(site.dir) else { return };
+            let content = dir.slot(site.slot).map(|slot| &slot.content);
+            if let Some(told) = content.and_then(|content| told(common, dir, content, site.part)) {
+                each(age, dir.handle_bytes(), told);
+            }
+        });
     }
 
     /// Tells what is resident anew.

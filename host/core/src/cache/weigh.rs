@@ -49,7 +49,7 @@ pub(super) fn weigh(content: &Content) -> Weights {
 /// What is told of a part of a content of `dir`; `None` where that is no object.
 pub(super) fn told(common: &Common, dir: &Dir, content: &Content, part: Part) -> Option<Told> {
     let key = |part: &[u8]| common.key(dir.handle_bytes(), part);
-    let weights = weigh(content);
+    let weights = common.weigh(content);
     let weight_bytes = match part {
         Part::Body => weights.body,
         Part::Attrs => weights.attrs?,

@@ -1,6 +1,6 @@
-//! Compressed files: gzip and Zstandard, known by the ends of their names.
+//! Compressed files: gzip and Zstandard, known by the ends of their names. A recorded trace is gzip.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 
 use flate2::read::MultiGzDecoder;
 use portcullis_core::limits::TRACE_LEN_BYTES_MAX;
@@ -14,6 +14,10 @@ const COMPRESSIONS: &[(&str, Decompress)] = &[(".gz", gzip), (".zst", zstandard)
 
 /// The name without the ending of a compression, and how to undo that.
 pub(super) fn of(name: &str) -> (&str, Option<Decompress>) {
+    if name.ends_with(".pctrace") {
+        // Always compressed, and not said so.
+        return (name, Some(gzip_to_the_cut));
+    }
     COMPRESSIONS
         .iter()
         .find_map(|&(ending, decompress)| Some((name.strip_suffix(ending)?, Some(decompress))))
@@ -29,6 +33,18 @@ fn gzip(content: &[u8]) -> Result<Vec<u8>, ReplayError> {
     let mut plain = Vec::new();
     read_to_end(MultiGzDecoder::new(content), &mut plain)?;
     Ok(plain)
+}
+
+/// As far as it goes: a recording may have been cut off.
+fn gzip_to_the_cut(content: &[u8]) -> Result<Vec<u8>, ReplayError> {
+    let mut plain = Vec::new();
+    let read = MultiGzDecoder::new(content).take(TRACE_LEN_BYTES_MAX + 1).read_to_end(&mut plain);
+    match read {
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof && !plain.is_empty() => Ok(plain),
+        Err(error) => Err(ReplayError::Compressed(error.to_string())),
+        Ok(_) if plain.len() as u64 > TRACE_LEN_BYTES_MAX => Err(too_long()),
+        Ok(_) => Ok(plain),
+    }
 }
 
 /// One frame after the other, each with the checksum it carries.

@@ -6,8 +6,9 @@
 //! | `.lis` | the text of the ARC paper ([`lis`]) | a block of each line's range |
 //! | `.trace` | the text of the LIRS paper ([`block_ids`]) | a line: a block's number |
 //! | `.tsv` | paths touched by commits of a git repository ([`git_paths`]) | a component of each path |
+//! | `.pctrace` | recorded from a gateway ([`recorded`]), compressed by gzip | an object that was touched or came |
 //!
-//! Each may be compressed: `.gz` or `.zst` after it ([`compression`]). What must hold: whatever the
+//! The others may be compressed: `.gz` or `.zst` after it ([`compression`]). What must hold: whatever the
 //! bytes, reading them ends in a trace or an error, and takes memory in proportion to what
 //! [`limits`](portcullis_core::limits) allow.
 
@@ -16,6 +17,7 @@ mod compression;
 mod git_paths;
 mod lis;
 mod oracle_general;
+mod recorded;
 
 use std::borrow::Cow;
 
@@ -33,6 +35,7 @@ const FORMATS: &[(&str, Read)] = &[
     (".lis", lis::read),
     (".trace", block_ids::read),
     (".tsv", git_paths::read),
+    (".pctrace", recorded::read),
 ];
 
 /// Reads a trace from the content of a file called `name`.

@@ -1,5 +1,12 @@
 //! Each format, whole and broken.
 
+use std::io::Write;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use portcullis_core::eviction::Class;
+use portcullis_core::trace::{Header, Name, Operation, Record, What};
+
 use super::*;
 
 fn requests(name: &str, content: &[u8]) -> Vec<u64> {
@@ -82,4 +89,73 @@ fn the_name_tells_the_format() {
     assert!(failure("a.bin", b"").starts_with("no format is known"));
     assert!(failure("a.trace.bz2", b"").starts_with("no format is known"));
     assert_eq!(failure("a.trace", b"*\n"), "has no requests");
+}
+
+/// A recording of these, as whoever records writes it.
+fn recorded(records: &[(What, Operation, Class, u64)]) -> Vec<u8> {
+    let mut plain = Vec::new();
+    let header = Header { capacity_bytes: 1 << 20, began_unix_ms: 1, policy: "lru".to_owned() };
+    header.push(&mut plain);
+    for (at, &(what, operation, class, key)) in records.iter().enumerate() {
+        Record {
+            what,
+            operation,
+            class,
+            begins: matches!(what, What::Hit | What::Missed | What::Absent),
+            now_ms: 10 * at as u32,
+            weight_bytes: 100 + key as u32,
+            key,
+            dir: 1,
+            name: Name::Hashed(7),
+        }
+        .push(&mut plain);
+    }
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+    gzip.write_all(&plain).expect("into memory");
+    gzip.finish().expect("into memory")
+}
+
+#[test]
+fn a_recording_counts_what_a_policy_could_have_helped() {
+    let (lookup, asked) = (Operation::Lookup, Class::Asked);
+    let content = recorded(&[
+        (What::Resident, lookup, asked, 1),
+        (What::Hit, lookup, asked, 1),
+        (What::Missed, lookup, asked, 0),
+        (What::Came, lookup, asked, 2),
+        (What::Came, Operation::List, Class::Prefetched, 3),
+        (What::Came, Operation::Change, asked, 4),
+        (What::Hit, lookup, asked, 3),
+        (What::Left, Operation::Change, asked, 2),
+        (What::Came, lookup, asked, 2),
+        (What::Absent, lookup, asked, 0),
+        (What::Lost, lookup, asked, 9),
+    ]);
+    let trace = read("a.pctrace", &content).expect("a recording");
+    let keys: Vec<u64> = trace.objects().iter().map(|&object| trace.key(object)).collect();
+    let counted: Vec<bool> = (0..keys.len()).map(|at| trace.is_counted(at)).collect();
+    assert_eq!(keys[..6], [1, 1, 2, 3, 4, 3]);
+    assert_eq!(counted, [false, true, true, false, false, true, true]);
+    assert_ne!(keys[6], 2, "what came after it was no longer true is another object");
+    assert_eq!((trace.class(3), trace.size_bytes(3), trace.now_ms(3)), (Class::Prefetched, 103, 40));
+    let live = trace.live().expect("it was recorded");
+    assert_eq!((live.requests, live.hits, live.lost), (4, 3, 9));
+    assert_eq!((live.objects.requests, live.objects.hits, live.capacity_bytes), (4, 2, 1 << 20));
+}
+
+#[test]
+fn a_recording_that_was_cut_off_is_good_up_to_there() {
+    let record = (What::Hit, Operation::Lookup, Class::Asked, 1);
+    let content = recorded(&[record; 1_000]);
+    let trace = read("a.pctrace", &content[..content.len() - 9]).expect("all but the end");
+    assert!(trace.objects().len() > 900, "{}", trace.objects().len());
+    for len in 1..40 {
+        let cut = failure("a.pctrace", &content[..len]);
+        assert!(!cut.is_empty(), "{len}");
+    }
+    assert!(failure("a.pctrace", GZIP).contains("does not begin as a recorded trace"));
+    let mut other = content.clone();
+    let last = other.len() - 8;
+    other[last] ^= 1;
+    assert!(failure("a.pctrace", &other).starts_with("cannot be decompressed"));
 }

@@ -2,6 +2,7 @@
 //!
 //! - [`mutation`]: what changes files, and travels in [`Request::Mutate`].
 //! - [`lock`], [`caller`]: whose lock, and on whose behalf.
+//! - [`observe`]: how a gateway is watched.
 //! - [`member`]: which part of a volume a brick is.
 //! - [`policy`]: what an administrator wants of a gateway's policies.
 //! - [`reply`]: the answers, and how a request fails.
@@ -14,6 +15,7 @@ pub mod lock;
 pub mod member;
 pub mod mutation;
 pub mod policy;
+pub mod observe;
 pub mod reply;
 pub mod verb;
 
@@ -26,6 +28,7 @@ pub use lock::{Lock, LockKind, LockOwner, LockSort};
 pub use member::Membership;
 pub use mutation::{Mutated, Mutation, SetAttr, SetTime};
 pub use policy::{PolicyCommand, PolicyKind, PolicySource, PolicyStatus};
+pub use observe::{AbStatus, Candidate, Compare, Compared, TraceNames};
 pub use reply::{Failure, Notices, Reply, Statfs};
 pub use verb::Verb;
 
@@ -210,6 +213,18 @@ pub enum Request {
         /// What is wanted.
         command: PolicyCommand,
     },
+    /// What is asked of the gateway's cache from now on; for the admin role. Answer: data frames, which
+    /// together are a header and records of `portcullis_core::trace`, then
+    /// [`ReplyFrame::End`](crate::ReplyFrame::End).
+    Trace {
+        /// What is told of names.
+        names: TraceNames,
+        /// How long.
+        for_ms: u64,
+    },
+    /// Compares eviction policies beside the gateway's traffic, or on it; for the admin role. Where
+    /// [`Compare::body_len_bytes`] is not 0, as many bytes follow. Answer: [`Reply::Compared`].
+    Compare(Compare),
 }
 
 impl Request {
@@ -242,6 +257,8 @@ impl Request {
             Request::Getattrs { .. } => Verb::Getattrs,
             Request::Unfinished => Verb::Unfinished,
             Request::Policy { .. } => Verb::Policy,
+            Request::Trace { .. } => Verb::Trace,
+            Request::Compare(_) => Verb::Compare,
         }
     }
 
@@ -250,6 +267,7 @@ impl Request {
         match self {
             Request::Mutate { mutation, .. } => mutation.body_len_bytes(),
             Request::Policy { command, .. } => command.body_len_bytes(),
+            Request::Compare(compare) => compare.body_len_bytes(),
             _ => 0,
         }
     }

@@ -9,6 +9,7 @@ use super::lock::Lock;
 use super::member::Membership;
 use super::mutation::Mutated;
 use super::policy::PolicyStatus;
+use super::observe::Compared;
 use crate::stats::GatewayStats;
 
 /// The answer to a request that has one message.
@@ -92,6 +93,8 @@ pub enum Reply {
     },
     /// How a gateway's policies stand.
     Policy(Box<PolicyStatus>),
+    /// What comparisons of policies have shown.
+    Compared(Box<Compared>),
 }
 
 /// How a brick notices changes that were not made through it.

@@ -66,4 +66,6 @@ verbs! {
     Volume = "volume",
     Recall = "recall",
     Policy = "policy",
+    Trace = "trace",
+    Compare = "compare",
 }

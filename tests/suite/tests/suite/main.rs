@@ -30,6 +30,7 @@ mod policy_swap;
 mod posix;
 mod prefetch;
 mod programs;
+mod recording;
 mod replay;
 mod retries;
 mod staleness;

@@ -2,8 +2,10 @@
 
 use crate::error::CliError;
 
+mod ab;
 mod ask;
 mod build;
+mod candidate;
 mod inspect;
 mod kind;
 mod load;
@@ -11,6 +13,7 @@ mod new;
 mod panic;
 mod replay;
 mod rollback;
+mod shadow;
 mod status;
 mod swap;
 mod test;
@@ -36,6 +39,8 @@ enum Command {
     Rollback(rollback::Arguments),
     Status(status::Arguments),
     Panic(panic::Arguments),
+    Shadow(shadow::Arguments),
+    Ab(ab::Arguments),
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Result<(), CliError> {
@@ -50,5 +55,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), CliError> {
         Command::Rollback(arguments) => rollback::run(arguments).await,
         Command::Status(arguments) => status::run(arguments).await,
         Command::Panic(arguments) => panic::run(arguments).await,
+        Command::Shadow(arguments) => shadow::run(arguments).await,
+        Command::Ab(arguments) => ab::run(arguments).await,
     }
 }

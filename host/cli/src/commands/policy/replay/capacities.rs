@@ -1,5 +1,6 @@
 //! Capacities as they are asked for: `10k`, `64MiB`, `5%`.
 
+use portcullis_replay::row::LIVE_NAME;
 use portcullis_replay::{Capacity, ReplayError, Trace};
 
 use crate::units::parse_size;
@@ -10,6 +11,8 @@ pub(super) enum Asked {
     Fixed(Capacity),
     /// Of the trace's objects.
     Percent(f64),
+    /// Of the gateway that the trace was recorded from.
+    Live,
 }
 
 /// Letters after a number of entries.
@@ -19,9 +22,12 @@ const ENTRIES: &[(&str, u64)] =
 /// Reads a capacity: entries, by thousands (`k`) and millions (`M`), bytes where there is a `B` in the
 /// unit, or percent.
 pub(super) fn parse(text: &str) -> Result<Asked, String> {
-    let form = "a capacity is a number of entries (500, 10k, 1M), of bytes (64MiB) or percent (5%)";
+    let form = "a capacity is a number of entries (500, 10k, 1M), of bytes (64MiB) or percent (5%), or is live";
     let bad = || form.to_owned();
     let text = text.trim();
+    if text == LIVE_NAME {
+        return Ok(Asked::Live);
+    }
     if let Some(percent) = text.strip_suffix('%') {
         let percent: f64 = percent.trim().parse().map_err(|_| bad())?;
         return if percent > 0.0 && percent <= 100.0 {
@@ -52,6 +58,10 @@ pub(super) fn resolve(asked: &[Asked], trace: &Trace) -> Result<Vec<Capacity>, R
                 let entries = (trace.distinct() as f64 * percent / 100.0).round();
                 Capacity::Entries((entries as u64).max(1))
             }
+            Asked::Live => {
+                let live = trace.live().ok_or(ReplayError::NotLive)?;
+                Capacity::Bytes(live.capacity_bytes.max(1))
+            }
         };
         capacity.check(trace)?;
         if !capacities.contains(&capacity) {
@@ -74,6 +84,7 @@ mod tests {
             ("128MiB", Asked::Fixed(Capacity::Bytes(1 << 27))),
             ("500B", Asked::Fixed(Capacity::Bytes(500))),
             ("2.5%", Asked::Percent(2.5)),
+            ("live", Asked::Live),
         ] {
             assert_eq!(parse(text), Ok(asked), "{text}");
         }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use portcullis_core::limits::{REPLAY_INTERVALS_MAX, REPLAY_SEEDS_MAX, TRACE_LEN_BYTES_MAX};
 use portcullis_replay::row::Difference;
-use portcullis_replay::{Capacity, Outcome, Pace, Row, Trace, formats, opt, plot, table};
+use portcullis_replay::{Capacity, Live, Outcome, Pace, Row, Trace, formats, opt, plot, table};
 
 use self::capacities::Asked;
 use self::grid::Grid;
@@ -31,7 +31,8 @@ use crate::output::Output;
 /// same.
 ///
 /// The format of the trace is known by its name: .oracleGeneral.bin (libCacheSim), .lis (ARC), .trace
-/// (LIRS) or .tsv (paths touched by git), compressed (.gz, .zst) or not.
+/// (LIRS) or .tsv (paths touched by git), compressed (.gz, .zst) or not, or .pctrace (`portcullis trace
+/// record`). Of the latter, what really happened is shown beside.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The trace
@@ -40,7 +41,8 @@ pub(crate) struct Arguments {
     /// w-tinylfu, gdsf; several times for several
     #[arg(long = "policy", value_name = "POLICY", required = true)]
     policies: Vec<String>,
-    /// Capacities, in entries (10k), in bytes (64MiB) or in percent of the trace's objects (5%)
+    /// Capacities, in entries (10k), in bytes (64MiB), in percent of the trace's objects (5%), or that
+    /// of the gateway it was recorded from (live)
     #[arg(
         long = "capacity",
         value_name = "CAPACITY,...",
@@ -116,7 +118,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), CliError> {
         .into_iter()
         .map(|cell| cell.into_iter().map(|(outcome, _)| outcome).collect())
         .collect();
-    let rows = rows(&trace, &subjects, &capacities, &folded, baseline);
+    let mut rows = rows(&trace, &subjects, &capacities, &folded, baseline);
+    rows.extend(trace.live().and_then(|live| Row::live(&trace.name, live)));
     print(arguments, &trace, &rows, &subjects[baseline])?;
     judge(arguments.max_loss, &rows, &subjects[baseline])
 }
@@ -212,7 +215,8 @@ fn print(
         }
     } else {
         let table = table::table(rows, Some(baseline.named()));
-        output.write(format!("{title}\n\n{table}").as_bytes())?;
+        let recorded = trace.live().map(recorded).unwrap_or_default();
+        output.write(format!("{title}\n{recorded}\n{table}").as_bytes())?;
     }
     output.flush()?;
     if let Some(path) = &arguments.svg {
@@ -221,6 +225,22 @@ fn print(
         written.map_err(|source| CliError::Local { path: path.clone(), source })?;
     }
     Ok(())
+}
+
+/// How it was when the trace was recorded.
+fn recorded(live: &Live) -> String {
+    let share = 100.0 * live.hits as f64 / live.requests.max(1) as f64;
+    let lost = match live.lost {
+        0 => String::new(),
+        lost => format!("; {lost} records lost, so the replay is of a part only"),
+    };
+    format!(
+        "recorded from a gateway: {} requests of clients, {share:.1} % of them answered from {} by \
+         {}{lost}\n",
+        live.requests,
+        Capacity::Bytes(live.capacity_bytes),
+        live.policy
+    )
 }
 
 /// Fails where a policy loses more than is allowed; tells each such place.

@@ -17,5 +17,6 @@ mod relisting;
 mod reopening;
 mod repeating;
 mod sharing;
+mod several;
 mod slow;
 mod tree;

@@ -77,8 +77,7 @@ mod tests {
             [&tag.to_le_bytes()[..], &perm.to_le_bytes(), &id.to_le_bytes()].concat()
         };
         let none = u32::MAX;
-        let entries =
-            [(1, 6, none), (2, 4, 1000), (4, 4, none), (16, 4, none), (32, 4, none)];
+        let entries = [(1, 6, none), (2, 4, 1000), (4, 4, none), (16, 4, none), (32, 4, none)];
         let entries = entries.map(|(tag, perm, id)| entry(tag, perm, id)).concat();
         [&2_u32.to_le_bytes()[..], &entries].concat()
     }

@@ -101,9 +101,11 @@ impl Formation {
         }
         match said.membership {
             Some(told) => self.of_member(number, &told, &mut state),
-            None if said.has_files && number != 0 => Err("it has files, which the volume would not \
+            None if said.has_files && number != 0 => {
+                Err("it has files, which the volume would not \
                 show: a brick is added empty, or is the first of a new volume"
-                .into()),
+                    .into())
+            }
             None if number == 0 => self.of_first(said.has_files, &state),
             None => self.of_new(number, &state),
         }

@@ -162,7 +162,11 @@ impl Part {
                 Some(stream) => stream,
                 none => {
                     let after = if self.cookie == 0 { Vec::new() } else { vec![self.cookie] };
-                    let request = Request::List { dir: self.dir, after, acl: self.volume.wants_acl.load(Ordering::Relaxed) };
+                    let request = Request::List {
+                        dir: self.dir,
+                        after,
+                        acl: self.volume.wants_acl.load(Ordering::Relaxed),
+                    };
                     none.insert(self.brick.list(&request).await?)
                 }
             };

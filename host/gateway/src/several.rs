@@ -121,8 +121,7 @@ impl Session {
 fn learnt(mutation: &Mutation, result: &Mutated, changes: &[Change]) -> Vec<Learnt> {
     match (mutation, names(mutation)[0], result) {
         (Mutation::Mkdir { .. }, Some((dir, name)), Mutated::Entry(entry)) => {
-            let mut learnt =
-                vec![Learnt::Entry { dir, name: name.to_vec(), entry: entry.clone() }];
+            let mut learnt = vec![Learnt::Entry { dir, name: name.to_vec(), entry: entry.clone() }];
             // Its home tells before another brick gets names of it.
             let dir = entry.handle;
             if !changes.contains(&Change::Names { dir }) {

@@ -125,7 +125,8 @@ mod tests {
             for (at, name) in (0_u8..).zip(names) {
                 let lies_on = if at == 1 { 1 } else { member };
                 let entry = file(lies_on, member * 2 + at);
-                let entry = EntryRef { cookie: u64::from(at) + 1, ..entry.as_ref(name.as_bytes(), 0) };
+                let entry =
+                    EntryRef { cookie: u64::from(at) + 1, ..entry.as_ref(name.as_bytes(), 0) };
                 assert!(builder.push(&entry));
             }
             let chunk = builder.finish(u16::from(member)).expect("entries");
@@ -172,7 +173,9 @@ mod tests {
         let mut ticket = cache.begin_listing(&dir);
         let mut builder = ChunkBuilder::default();
         for (name, entry) in [("here", file(0, 1)), ("elsewhere", file(1, 2))] {
-            assert!(builder.push(&entry.as_ref(name.as_bytes(), entry.handle.as_bytes().len() as u64)));
+            assert!(
+                builder.push(&entry.as_ref(name.as_bytes(), entry.handle.as_bytes().len() as u64))
+            );
         }
         cache.fill_chunk(0, &mut ticket, &builder.finish(0).expect("entries"));
         cache.finish_listing(0, ticket, true);

@@ -6,8 +6,8 @@
 use bytes::BytesMut;
 
 use super::{
-    Chunk, ChunkBuilder, ENTRY_HEADER_LEN, HAS_ATTR, HAS_RDEV, HEADER_LEN, NO_ACL, OFFSET_LEN, WIDE,
-    attr_is_narrow, attr_len, write_attr,
+    Chunk, ChunkBuilder, ENTRY_HEADER_LEN, HAS_ATTR, HAS_RDEV, HEADER_LEN, NO_ACL, OFFSET_LEN,
+    WIDE, attr_is_narrow, attr_len, write_attr,
 };
 use crate::attr::Attr;
 use crate::entry::{Entry, EntryRef};
@@ -148,7 +148,10 @@ mod tests {
         let device = Attr { mode: 0o020_600, rdev: 0x103, ..attr(4) };
         vec![
             entry_ref(b"plain", 1),
-            EntryRef { attr: Some(Attr { has_no_acl: true, ..attr(6) }), ..entry_ref(b"no-acl", 6) },
+            EntryRef {
+                attr: Some(Attr { has_no_acl: true, ..attr(6) }),
+                ..entry_ref(b"no-acl", 6)
+            },
             EntryRef { attr: Some(Attr { mtime: far, ..attr(2) }), ..entry_ref(b"wide", 2) },
             EntryRef { attr: Some(device), kind: FileKind::CharDevice, ..entry_ref(b"device", 3) },
             EntryRef {

@@ -16,7 +16,7 @@ mod relay;
 mod relisting;
 mod reopening;
 mod repeating;
-mod sharing;
 mod several;
+mod sharing;
 mod slow;
 mod tree;

@@ -94,8 +94,10 @@ async fn a_listing_that_began_with_new_names_goes_on_at_the_brick_without_them()
         // Somebody else makes a file: the names are no longer known whole.
         let made = format!("other-{chunks}");
         writer.create(writer.root, made.as_bytes(), O_RDWR).await.unwrap();
-        let mut stream =
-            reader.client.stream(Request::List { dir: reader.root, after: position, acl: false }).await;
+        let mut stream = reader
+            .client
+            .stream(Request::List { dir: reader.root, after: position, acl: false })
+            .await;
         let (rest, ended) = drain_listing(&mut stream).await;
         assert_eq!(ended, Ok(true));
         for (name, entry) in by_name(rest) {

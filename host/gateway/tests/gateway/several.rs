@@ -169,16 +169,12 @@ async fn what_a_brick_told_is_kept_when_another_one_is_lost() {
     let client = stand.client().await;
     assert_eq!(client.list(client.root().await).await.len(), 4);
     bricks.running[1].kill();
-    until("the gateway knows", async || {
-        (!stand.stats().await.bricks[1].connected).then_some(())
-    })
-    .await;
+    until("the gateway knows", async || (!stand.stats().await.bricks[1].connected).then_some(()))
+        .await;
     let client = stand.client().await;
     let before = lookups(&stand).await;
     for name in &names[0][..2] {
-        let found = until("the cache answers", async || {
-            client.lookup(mount.root, name).await.ok()
-        });
+        let found = until("the cache answers", async || client.lookup(mount.root, name).await.ok());
         assert!(found.await.attr.is_some());
     }
     assert_eq!(lookups(&stand).await, before, "brick 0 is not asked for what it told");

@@ -61,7 +61,8 @@ async fn a_listing_whose_client_left_is_cancelled() {
     let (stayer, leaver) = (stand.client().await, stand.client().await);
     let root = leaver.root().await;
     let handle = leaver.lookup(root, b"sub").await.unwrap().handle;
-    let mut left = leaver.stream(Request::List { dir: handle, after: Vec::new(), acl: false }).await;
+    let mut left =
+        leaver.stream(Request::List { dir: handle, after: Vec::new(), acl: false }).await;
     frame(&mut left).await;
     leaver.0.close("gone");
     drop(left);

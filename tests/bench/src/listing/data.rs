@@ -77,7 +77,8 @@ fn make_files(dir: &Path, count: usize) {
     let dir = File::from(rustix::fs::open(dir, flags, Mode::empty()).expect("it is there"));
     let mode = Mode::from_raw_mode(0o644);
     shared(count, |number| {
-        rustix::fs::mknodat(&dir, file_name(number), FileType::RegularFile, mode, 0).expect("a file is made");
+        rustix::fs::mknodat(&dir, file_name(number), FileType::RegularFile, mode, 0)
+            .expect("a file is made");
     });
 }
 

@@ -1,8 +1,8 @@
 //! The wide tree on a volume of several bricks: made by a client of its gateway that has many requests
 //! under way. Through a mount the kernel would make one name of a directory after the other.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use portcullis_client::Client;

@@ -90,7 +90,10 @@ fn only_files_with_lists_are_asked_for_theirs() {
         let layout = Layout { mounts: &[0, 1], options: "acl", bricks, ..Layout::default() };
         let Some(share) = Share::start(name, &layout) else { return };
         let (one, other) = (share.mount(0), share.mount(1));
-        run::sh(one, "mkdir d; cd d; for n in $(seq 100); do : > f$n; done; setfacl -m u:12001:r f7");
+        run::sh(
+            one,
+            "mkdir d; cd d; for n in $(seq 100); do : > f$n; done; setfacl -m u:12001:r f7",
+        );
         let asked = || {
             let requests = share.site().requests_by_brick();
             let counts = requests.iter().map(|brick| brick.get("getxattr").copied().unwrap_or(0));
@@ -100,7 +103,11 @@ fn only_files_with_lists_are_asked_for_theirs() {
         run::sh(one, "ls -U d");
         let before = asked();
         let shown = run::sh(one, "ls -l d");
-        assert_eq!(shown.lines().filter(|line| line.starts_with("-rw-r--r--+")).count(), 1, "{shown}");
+        assert_eq!(
+            shown.lines().filter(|line| line.starts_with("-rw-r--r--+")).count(),
+            1,
+            "{shown}"
+        );
         assert!(asked() - before < 10, "{} requests for lists of 100 files", asked() - before);
         run::sh(other, "setfacl -m u:12001:rw d/f9");
         let shown = run::sh(one, "getfacl -n d/f9 d/f10");

@@ -49,10 +49,8 @@ fn a_membership_outlives_a_restart_grows_and_is_never_another() {
         assert_eq!(join(&brick, Some(of(1, 3))).await, Ok(Some(of(1, 3))));
         assert_eq!(join(&brick, Some(of(1, 2))).await, Err(Status::InvalidArgument), "shrinks");
         for (told, kept) in [(0b10, 0b10), (0b1, 0b11), (0, 0b11)] {
-            let [told, kept] = [told, kept].map(|bits| Membership {
-                joined: MemberSet::of_bits(bits),
-                ..of(1, 3)
-            });
+            let [told, kept] = [told, kept]
+                .map(|bits| Membership { joined: MemberSet::of_bits(bits), ..of(1, 3) });
             assert_eq!(join(&brick, Some(told)).await, Ok(Some(kept)), "nobody who joined leaves");
         }
         let nobody = Membership { joined: MemberSet::of(3), ..of(1, 3) };

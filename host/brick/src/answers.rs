@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use portcullis_core::limits::GETATTRS_MAX;
 use portcullis_core::volume::DirId;
-use portcullis_core::{Entry, FileKind, Handle, Status};
+use portcullis_core::{Attr, Entry, FileKind, Handle, Status};
 use portcullis_wire::message::{Failure, Lock, LockOwner, LockSort};
 use portcullis_wire::{Reply, Request};
 use rustix::fs::readlinkat;
@@ -151,7 +151,9 @@ fn getattrs(tree: &Tree, watcher: Option<&Watcher>, handles: &[Handle]) -> Resul
             }
             _ => None,
         };
-        let attr = Some(tree.orphans.told(handle, object.stat.attr()));
+        let has_no_acl = tree.handles.access_lists().has_none(object.fd.as_fd(), kind);
+        let attr = tree.orphans.told(handle, object.stat.attr());
+        let attr = Some(Attr { has_no_acl, ..attr });
         Ok(Entry { handle: *handle, attr, kind, target })
     };
     let told = |handle: &Handle| match entry(handle) {

@@ -46,6 +46,7 @@ impl Stat {
             gid: s.stx_gid,
             rdev: makedev(s.stx_rdev_major, s.stx_rdev_minor),
             block_size_bytes: s.stx_blksize,
+            has_no_acl: false,
         }
     }
 

@@ -25,6 +25,7 @@
 //! nothing blocks an async thread; memory is bounded for each connection, and what clients hold open
 //! for all of them together; a change is answered when all who watch have forgotten what it made untrue.
 
+mod access_lists;
 mod answers;
 mod attr;
 mod caller;

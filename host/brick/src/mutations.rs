@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use portcullis_core::replay::{Admission, OpId};
-use portcullis_core::volume::{Ask, Named, Pointer, Told, member_of};
+use portcullis_core::volume::{Ask, DirId, Named, Pointer, Told, member_of};
 use portcullis_core::watch::Change;
 use portcullis_core::{Attr, Entry, FileKind, Handle, Status};
 use portcullis_transport::Body;
@@ -460,11 +460,23 @@ impl Applier<'_> {
             let dir = handles.export().open_for_list(dir.fd.as_fd()).ok()?;
             let mut names = rustix::fs::Dir::read_from(dir).ok()?;
             let is_dots = |name: &std::ffi::CStr| matches!(name.to_bytes(), b"." | b"..");
-            Some(names.all(|entry| entry.is_ok_and(|entry| is_dots(entry.file_name()))))
+            let is_empty = names.all(|entry| entry.is_ok_and(|entry| is_dots(entry.file_name())));
+            Some(is_empty && self.has_no_copies(&entry.handle)?)
         };
         if self.asker.watcher.is_some() && is_empty() != Some(true) {
             changes.names(entry.handle);
         }
+    }
+
+    /// Whether no other member has names of a directory that was made here, or is about to: then who
+    /// watches its names here is told before one has.
+    fn has_no_copies(&self, dir: &Handle) -> Option<bool> {
+        let handles = &self.tree.handles;
+        let Some(member) = handles.member().filter(|_| DirId::of_handle(dir).is_some()) else {
+            return Some(true);
+        };
+        let dir = handles.directory(dir).ok()?;
+        Some(member.cards().read(dir.fd.as_fd()).ok()?.copies.is_empty())
     }
 
     /// The one who asks may keep the content that it writes. Changes of other programs are looked

@@ -161,7 +161,10 @@ impl Service for BrickService {
     ) -> Result<(), PeerGone> {
         self.counters.requests[request.verb() as usize].fetch_add(1, Ordering::Relaxed);
         let answer = match request {
-            Request::List { dir, after } => {
+            Request::List { dir, after, acl } => {
+                if acl {
+                    self.tree.handles.access_lists().tell();
+                }
                 let listed = self.list(session, dir, after, &mut reply).await?;
                 return self.end(session, listed, reply).await;
             }

@@ -105,7 +105,7 @@ impl Watcher {
         let handle = entry.handle;
         // Examined again, now that it is watched.
         let examined = handles.object(&handle).and_then(|object| self.object(&handle, object));
-        let told = |object: Object| handles.told(&handle, object.stat.attr());
+        let told = |object: Object| handles.told_with_acl(&handle, &object);
         Entry { attr: examined.ok().map(told), ..entry }
     }
 }
@@ -171,7 +171,7 @@ pub(crate) fn attr(
     handle: &Handle,
 ) -> Result<Attr, Failure> {
     match object(watcher, handles, handle) {
-        Ok(object) => Ok(handles.told(handle, object.stat.attr())),
+        Ok(object) => Ok(handles.told_with_acl(handle, &object)),
         Err(failure) if failure.status == Status::CrossDevice => {
             handles.stat(handle).map(|stat| handles.told(handle, stat.attr()))
         }

@@ -35,11 +35,13 @@ pub struct ClientOptions {
     /// What is told will be cached, so changes are to be told too ([`Client::forgettings`]). Such
     /// a client also waits for a gateway that is down, until the deadline of each request.
     pub watch: bool,
+    /// Listings are to tell which files have no access control lists.
+    pub acl: bool,
 }
 
 impl Default for ClientOptions {
     fn default() -> Self {
-        Self { request_timeout_ms: REQUEST_TIMEOUT_MS, watch: false }
+        Self { request_timeout_ms: REQUEST_TIMEOUT_MS, watch: false, acl: false }
     }
 }
 

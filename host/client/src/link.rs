@@ -262,6 +262,11 @@ impl Link {
         }
     }
 
+    /// Whether listings are to tell which files have no access control lists.
+    pub(crate) fn wants_acl(&self) -> bool {
+        self.options.client.acl
+    }
+
     /// Whether the gateway keeps what this client has open when a connection is lost.
     pub(crate) fn watches(&self) -> bool {
         self.options.client.watch

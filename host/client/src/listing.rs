@@ -32,7 +32,9 @@ impl Listing {
         dir: Handle,
         after: Vec<u64>,
     ) -> Result<Self, ClientError> {
-        let stream = link.stream(&Request::List { dir, after: after.clone() }).await?;
+        let stream = link
+            .stream(&Request::List { dir, after: after.clone(), acl: link.wants_acl() })
+            .await?;
         Ok(Self { link, dir, after, stream, progress: true, end: None })
     }
 
@@ -73,7 +75,11 @@ impl Listing {
                 return Err(error);
             }
             self.progress = false;
-            let request = Request::List { dir: self.dir, after: self.after.clone() };
+            let request = Request::List {
+                dir: self.dir,
+                after: self.after.clone(),
+                acl: self.link.wants_acl(),
+            };
             self.stream = self.link.stream(&request).await?;
         }
     }

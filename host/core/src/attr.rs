@@ -41,6 +41,8 @@ pub struct Attr {
     pub rdev: u64,
     /// Preferred size of I/O.
     pub block_size_bytes: u32,
+    /// The file has no POSIX access control list. Where it is not set, that is not known.
+    pub has_no_acl: bool,
 }
 
 /// The type of a file: the `S_IFMT` bits of its mode.

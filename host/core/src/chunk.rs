@@ -18,6 +18,8 @@
 //!          if HAS_TARGET: target (symlinks)
 //! ```
 //!
+//! `NO_ACL` says that the file has no access control list; it goes with attributes.
+//!
 //! A time is one u64, seconds since 1901-12-13T20:45:52Z above 30 bits of nanoseconds, which
 //! reaches to 2446 (ext4's own range); an entry with a time beyond that sets `WIDE` and stores
 //! `i64 seconds | u32 nanoseconds`. An entry lies in one piece, so that finding it in a large
@@ -56,6 +58,8 @@ const HAS_TARGET: u8 = 2;
 const HAS_RDEV: u8 = 4;
 /// Entry flag: times are 12 bytes wide.
 const WIDE: u8 = 8;
+/// Entry flag: there is no access control list.
+const NO_ACL: u8 = 16;
 
 /// The earliest second a narrow time can hold.
 const NARROW_BASE_SECS: i64 = -(1 << 31);
@@ -250,7 +254,8 @@ impl Chunk {
             return None;
         }
         let rdev = if flags & HAS_RDEV != 0 { read_u64(&self.bytes, parts.rdev) } else { 0 };
-        Some(read_attr(&self.bytes[parts.attr..parts.rdev], flags & WIDE != 0, rdev))
+        let attr = read_attr(&self.bytes[parts.attr..parts.rdev], flags & WIDE != 0, rdev);
+        Some(Attr { has_no_acl: flags & NO_ACL != 0, ..attr })
     }
 
     #[inline]
@@ -283,8 +288,8 @@ impl Chunk {
             return Err("it reaches past the end");
         }
         let flags = self.bytes[offset + 13];
-        if flags & !(HAS_ATTR | HAS_TARGET | HAS_RDEV | WIDE) != 0
-            || (flags & WIDE != 0 && flags & HAS_ATTR == 0)
+        if flags & !(HAS_ATTR | HAS_TARGET | HAS_RDEV | WIDE | NO_ACL) != 0
+            || (flags & (WIDE | NO_ACL) != 0 && flags & HAS_ATTR == 0)
             || self.index_at(offset) != index
             || self.bytes[offset + 15] != 0
         {
@@ -337,6 +342,7 @@ impl ChunkBuilder {
         }
         let rdev = entry.attr.map_or(0, |attr| attr.rdev);
         let wide = entry.attr.is_some_and(|attr| !attr_is_narrow(&attr));
+        let no_acl = entry.attr.is_some_and(|attr| attr.has_no_acl);
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         self.starts.push(self.body.len() as u16);
         let body = &mut self.body;
@@ -349,7 +355,8 @@ impl ChunkBuilder {
             flag(entry.attr.is_some(), HAS_ATTR)
                 | flag(entry.target.is_some(), HAS_TARGET)
                 | flag(rdev != 0, HAS_RDEV)
-                | flag(wide, WIDE),
+                | flag(wide, WIDE)
+                | flag(no_acl, NO_ACL),
         );
         body.push(index as u8);
         body.push(0);
@@ -417,6 +424,7 @@ fn read_attr(bytes: &[u8], wide: bool, rdev: u64) -> Attr {
         mtime: time(1),
         ctime: time(2),
         rdev,
+        has_no_acl: false,
     }
 }
 

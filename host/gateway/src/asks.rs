@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use portcullis_core::replay::OpId;
 use portcullis_core::volume::steps::Call;
-use portcullis_core::volume::{Ask, DirId, MemberId, Told};
+use portcullis_core::volume::{Ask, MemberId, Told};
 use portcullis_core::watch::Change;
 use portcullis_core::{Attr, Handle, Status};
 use portcullis_wire::message::{Caller, Failure, Mutated, Mutation};
@@ -17,7 +17,6 @@ use portcullis_wire::{Reply, Request};
 use tokio::task::JoinSet;
 
 use crate::brick_call::Fault;
-use crate::brick_link::BrickLink;
 use crate::volume::Volume;
 
 /// One operation on several bricks, on somebody's behalf.
@@ -33,8 +32,9 @@ pub(crate) struct Asks {
 }
 
 /// What a brick answered.
-struct Answer {
-    told: Told,
+#[derive(Clone)]
+pub(crate) struct Answer {
+    pub(crate) told: Told,
     changes: Vec<Change>,
     dirs: Vec<(Handle, Attr)>,
     failure: Option<Failure>,
@@ -50,22 +50,16 @@ impl Asks {
 
     /// Asks one brick, under a number of its own or under the client's.
     pub(crate) async fn ask(&mut self, member: MemberId, ask: Ask, op: Option<OpId>) -> Told {
-        let brick = self.volume.bricks.numbered(member).clone();
         let volume = self.volume.clone();
-        let answer = volume.ask_member(brick, ask, op, &self.caller).await;
+        let answer = match ask {
+            Ask::Touch { id } => volume.touch(id).await,
+            ask => volume.ask_member(member, ask, op, &self.caller).await,
+        };
         self.take_in(answer)
     }
 
     /// Asks several at once; answers in the same order.
     pub(crate) async fn ask_all(&mut self, calls: Vec<Call>) -> Vec<Told> {
-        let touched: Vec<_> = calls.iter().map(touched).collect();
-        let told = self.ask_at_once(calls).await;
-        let owed = touched.iter().zip(&told).filter(|(_, told)| **told != Told::Done);
-        self.volume.owe_touches(owed.filter_map(|(id, _)| *id));
-        told
-    }
-
-    async fn ask_at_once(&mut self, calls: Vec<Call>) -> Vec<Told> {
         if calls.len() <= 1 {
             let mut told = Vec::with_capacity(1);
             for Call { member, ask } in calls {
@@ -76,15 +70,20 @@ impl Asks {
         let mut asking = JoinSet::new();
         for (at, Call { member, ask }) in calls.into_iter().enumerate() {
             let (volume, caller) = (self.volume.clone(), self.caller.clone());
-            let brick = volume.bricks.numbered(member).clone();
-            asking.spawn(async move { (at, volume.ask_member(brick, ask, None, &caller).await) });
+            asking.spawn(async move {
+                let answer = match ask {
+                    Ask::Touch { id } => volume.touch(id).await,
+                    ask => volume.ask_member(member, ask, None, &caller).await,
+                };
+                (at, answer)
+            });
         }
         let mut answers = asking.join_all().await;
         answers.sort_by_key(|(at, _)| *at);
         answers.into_iter().map(|(_, answer)| self.take_in(answer)).collect()
     }
 
-    fn take_in(&mut self, answer: Answer) -> Told {
+    pub(crate) fn take_in(&mut self, answer: Answer) -> Told {
         self.changes.extend(answer.changes);
         self.dirs.retain(|(dir, _)| !answer.dirs.iter().any(|(later, _)| later == dir));
         self.dirs.extend(answer.dirs);
@@ -107,23 +106,16 @@ impl Asks {
     }
 }
 
-/// The directory that a call is to touch.
-fn touched(call: &Call) -> Option<DirId> {
-    match call.ask {
-        Ask::Touch { id } => Some(id),
-        _ => None,
-    }
-}
-
 impl Volume {
     /// Asks one brick, until it has answered or its deadline has come.
-    async fn ask_member(
+    pub(crate) async fn ask_member(
         self: &Arc<Self>,
-        brick: Arc<BrickLink>,
+        member: MemberId,
         ask: Ask,
         op: Option<OpId>,
         caller: &Caller,
     ) -> Answer {
+        let brick = self.bricks.numbered(member).clone();
         let deadline = brick.deadline();
         let own = self.own_ops.begin();
         let mut op = op.unwrap_or_else(|| own.id());
@@ -139,8 +131,11 @@ impl Volume {
             let mutation = Mutation::Volume(ask.clone());
             let request = Request::Mutate { op, caller: caller.clone(), mutation };
             match brick.call_on(&session, &request, deadline).await {
-                Ok(Reply::Mutated { result: Mutated::Told(told), changes, mut dirs }) => {
+                Ok(Reply::Mutated { result: Mutated::Told(told), mut changes, mut dirs }) => {
                     dirs.retain(|(dir, _)| self.bricks.of(dir).number == brick.number);
+                    if is_about_empty_copy(&ask) {
+                        changes.clear();
+                    }
                     return Answer { told, changes, dirs, failure: None };
                 }
                 Ok(_) => return Answer::of(brick.nonsense(request.verb()), true),
@@ -158,7 +153,18 @@ impl Volume {
     }
 }
 
+/// Whether an ask tells others to look for names in a copy that is new. Who asks knows that there are
+/// none, and where another gateway was faster, was told so by then.
+fn is_about_empty_copy(ask: &Ask) -> bool {
+    matches!(ask, Ask::Enlist { .. } | Ask::MakeCopy { .. })
+}
+
 impl Answer {
+    /// Nobody knows whether it was done.
+    pub(crate) fn lost() -> Self {
+        Self::of(Status::Unavailable.into(), true)
+    }
+
     /// `is_open`: nobody knows whether it was done.
     fn of(failure: Failure, is_open: bool) -> Self {
         let told = if is_open { Told::Lost } else { Told::Failed(failure.status) };

@@ -5,7 +5,7 @@
 //!
 //! What must hold: answers come from the cache only while the leases of the sessions hold through
 //! which it was filled (`leases`). A change is acknowledged to the brick when the cache and all clients have
-//! forgotten it. When a session is lost, the cache has forgotten everything before the next one
+//! forgotten it. When a session is lost, the cache has forgotten what that brick told before the next one
 //! exists; and the brick is told that the old one is over only where the clients have forgotten
 //! everything, too. Otherwise it waits until the lease is over, and so are theirs by then.
 

@@ -14,7 +14,7 @@ use portcullis_wire::stats::WatchStats;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::volume::Volume;
+use crate::volume::{Cache, Volume};
 
 /// How long clients may take to forget what a lost session had told, before the next one begins;
 /// and to acknowledge anything while there is no lease.
@@ -83,10 +83,14 @@ impl Volume {
     }
 
     /// The session with a brick is lost, and with it what it had told. Answers whether nobody on this
-    /// side knows any of it any more. What other bricks told is forgotten along with it: which of them
-    /// it came from is not noted.
+    /// side knows any of it any more. The cache keeps what other bricks told; clients forget that too,
+    /// and are answered from the cache when they ask again.
     pub(crate) async fn session_lost(self: &Arc<Self>, brick: usize) -> bool {
-        self.forget_all().await;
+        if self.bricks.are_several() {
+            self.forgetting(move |cache| cache.forget_member(brick as u8)).await;
+        } else {
+            self.forget_all().await;
+        }
         let told = self.begin_tell(None, &[Change::All]);
         // Not before: a client that was not told must not get a longer lease.
         self.leases.away(brick, |until_ms| self.bound_leases(until_ms));
@@ -94,10 +98,14 @@ impl Volume {
         timeout(Duration::from_millis(FORGET_MS_MAX), told).await.is_ok()
     }
 
-    /// A cache may be large, so this has a thread of its own.
     async fn forget_all(self: &Arc<Self>) {
+        self.forgetting(|cache| cache.invalidate_all()).await;
+    }
+
+    /// A cache may be large, so this has a thread of its own.
+    async fn forgetting(self: &Arc<Self>, forget: impl FnOnce(&Cache) + Send + 'static) {
         let cache = self.cache.clone();
-        let forgotten = tokio::task::spawn_blocking(move || cache.invalidate_all()).await;
+        let forgotten = tokio::task::spawn_blocking(move || forget(&cache)).await;
         if let Err(error) = forgotten
             && error.is_panic()
         {

@@ -89,7 +89,7 @@ impl Volume {
                 }
             };
             let next = from.next().await.inspect_err(|failure| {
-                self.note(&Request::List { dir, after: Vec::new() }, failure);
+                self.note(&Request::List { dir, after: Vec::new(), acl: false }, failure);
             });
             match next? {
                 Next::Chunk(chunk, missing) => {

@@ -10,6 +10,7 @@
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use portcullis_core::{Chunk, ChunkBuilder, Entry, EntryRef, Handle, Status};
@@ -161,7 +162,11 @@ impl Part {
                 Some(stream) => stream,
                 none => {
                     let after = if self.cookie == 0 { Vec::new() } else { vec![self.cookie] };
-                    let request = Request::List { dir: self.dir, after };
+                    let request = Request::List {
+                        dir: self.dir,
+                        after,
+                        acl: self.volume.wants_acl.load(Ordering::Relaxed),
+                    };
                     none.insert(self.brick.list(&request).await?)
                 }
             };

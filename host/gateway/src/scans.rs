@@ -227,7 +227,7 @@ impl Producer {
             let late = |_| volume.bricks.of(&self.dir).late(Verb::List);
             turn = Some(next.await.map_err(late)?);
         }
-        let request = Request::List { dir: self.dir, after: Vec::new() };
+        let request = Request::List { dir: self.dir, after: Vec::new(), acl: false };
         let ticket = if self.is_ahead {
             volume.cache.begin_listing_ahead(&self.dir)
         } else {

@@ -1,6 +1,7 @@
 //! The gateway's side of a request: admits a peer, counts, and answers each verb.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use portcullis_core::Status;
 use portcullis_transport::serve::PeerGone;
@@ -59,7 +60,10 @@ impl Service for GatewayService {
             Request::Getattr { handle } => self.volume.getattr(watched, handle).await,
             Request::Readlink { handle } => self.volume.readlink(handle).await,
             // The others have large futures, which would make each request's task as large.
-            Request::List { dir, after } => {
+            Request::List { dir, after, acl } => {
+                if acl {
+                    self.volume.wants_acl.store(true, Ordering::Relaxed);
+                }
                 return Box::pin(self.list(session, dir, after, reply)).await;
             }
             Request::Read { file, offset_bytes, len_bytes } => {

@@ -103,6 +103,7 @@ impl Session {
         ended: u64,
     ) -> Result<Reply, Failure> {
         let volume = &self.volume;
+        volume.bricks.formation.check()?;
         if *self.client.get_or_init(|| client) != client {
             let detail = "this connection is another client's";
             return Err(Failure::new(Status::InvalidArgument, detail));
@@ -149,6 +150,7 @@ impl Session {
             return Err(Failure::new(Status::InvalidArgument, detail));
         };
         let Volume { leases, watching, bricks, .. } = &*self.volume;
+        bricks.formation.check()?;
         let (generation, life) = (leases.generation(), bricks.life());
         if !watching.renew(id).await {
             return Err(over());

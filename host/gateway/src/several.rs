@@ -75,7 +75,7 @@ impl Session {
         }
         let may_learn = !joint.is_doubtful && volume.may_cache();
         let mut learnt = match &result {
-            Ok(result) if may_learn => learnt(&joint.mutation, result),
+            Ok(result) if may_learn => learnt(&joint.mutation, result, &changes),
             _ => Vec::new(),
         };
         if may_learn {
@@ -89,6 +89,13 @@ impl Session {
                 return Err(fall);
             }
         };
+        if joint.is_doubtful
+            && let Mutated::Entry(entry) = &result
+            && entry.kind == FileKind::Directory
+        {
+            // It may have names by now.
+            changes.push(Change::Names { dir: entry.handle });
+        }
         self.settle_result(&mut result, reading, joint.is_doubtful).await;
         let grantor = volume.watching.grantor();
         dirs.retain(|(dir, _)| !joint.is_doubtful && !grantor.attr_changed_since(reading, dir));
@@ -99,13 +106,6 @@ impl Session {
     /// Watches what the client is told, and reads again what is missing or may be old.
     async fn settle_result(&self, result: &mut Mutated, reading: Reading, is_doubtful: bool) {
         self.watch_result(result, reading, is_doubtful).await;
-        if let Mutated::Entry(entry) = result
-            && entry.kind == FileKind::Directory
-        {
-            // Its home alone would tell of names in it: nobody may take it for empty later on.
-            let names = Change::Names { dir: entry.handle };
-            self.volume.tell(None, &[names]).await;
-        }
         if let Mutated::Entry(entry) = result
             && entry.attr.is_none()
         {
@@ -118,10 +118,16 @@ impl Session {
 }
 
 /// What is true since an operation, as far as its result tells.
-fn learnt(mutation: &Mutation, result: &Mutated) -> Vec<Learnt> {
+fn learnt(mutation: &Mutation, result: &Mutated, changes: &[Change]) -> Vec<Learnt> {
     match (mutation, names(mutation)[0], result) {
         (Mutation::Mkdir { .. }, Some((dir, name)), Mutated::Entry(entry)) => {
-            vec![Learnt::Entry { dir, name: name.to_vec(), entry: entry.clone() }]
+            let mut learnt = vec![Learnt::Entry { dir, name: name.to_vec(), entry: entry.clone() }];
+            // Its home tells before another brick gets names of it.
+            let dir = entry.handle;
+            if !changes.contains(&Change::Names { dir }) {
+                learnt.push(Learnt::EmptyDir { dir });
+            }
+            learnt
         }
         (Mutation::Unlink { .. } | Mutation::Rmdir { .. }, Some((dir, name)), _) => {
             vec![Learnt::Absent { dir, name: name.to_vec() }]

@@ -1,19 +1,21 @@
 //! The times of a directory that is spread over bricks: when a name was changed on another brick than
 //! its home, the home is told before whoever made the change is answered.
 //!
-//! A home that is away is told when it is back: a change that was made does not fail for want of a time.
+//! Changes of one directory that are made side by side share what is told: one touch is under way at a
+//! time, and the next is for all that were made since it was sent. A home that is away is told when
+//! it is back: a change that was made does not fail for want of a time.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use portcullis_core::volume::steps::Call;
-use portcullis_core::volume::{Ask, DirId};
+use portcullis_core::volume::{Ask, DirId, Told};
 use portcullis_core::watch::Change;
 use portcullis_core::{Attr, Handle};
 use portcullis_wire::message::Caller;
+use tokio::sync::oneshot;
 
-use crate::asks::Asks;
+use crate::asks::{Answer, Asks};
 use crate::brick_link::BrickLink;
 use crate::mutate::Asked;
 use crate::volume::Volume;
@@ -22,8 +24,12 @@ use crate::volume::Volume;
 const OWED_MAX: usize = 65_536;
 
 /// See the module.
-#[derive(Debug, Default)]
-pub(crate) struct OwedTouches(Mutex<HashSet<DirId>>);
+#[derive(Default)]
+pub(crate) struct Touches {
+    /// Directories that a home is being told of, and who waits for the next time.
+    under_way: Mutex<HashMap<DirId, Vec<oneshot::Sender<Answer>>>>,
+    owed: Mutex<HashSet<DirId>>,
+}
 
 impl Volume {
     /// Tells the homes of directories of which an ordinary mutation changed names elsewhere, and adds
@@ -37,52 +43,94 @@ impl Volume {
         if !self.bricks.are_several() {
             return;
         }
-        let is_elsewhere = |id: &DirId| usize::from(id.home()) != asked.brick.number;
-        let changed = changed_dirs(changes).into_iter().filter(is_elsewhere).collect::<Vec<_>>();
-        if changed.is_empty() {
-            return;
+        let mut asks = Asks::new(self, Caller::ROOT);
+        for id in changed_dirs(changes) {
+            if usize::from(id.home()) != asked.brick.number {
+                let answer = self.touch(id).await;
+                asks.take_in(answer);
+            }
         }
-        let mut asks = Asks::new(self, asked.caller.clone());
-        self.touch(&mut asks, &changed).await;
         changes.extend(asks.changes);
         dirs.extend(asks.dirs);
     }
 
-    /// Tells the homes of these directories.
-    async fn touch(self: &Arc<Self>, asks: &mut Asks, dirs: &[DirId]) {
-        let touch = |&id: &DirId| Call { member: id.home(), ask: Ask::Touch { id } };
-        asks.ask_all(dirs.iter().map(touch).collect()).await;
-    }
-
-    /// The homes of these directories are to be told when they are back.
-    pub(crate) fn owe_touches(&self, dirs: impl Iterator<Item = DirId>) {
-        let mut dirs = dirs.peekable();
-        if dirs.peek().is_none() {
-            return;
+    /// Tells the home of a directory, with others who ask for the same meanwhile.
+    pub(crate) async fn touch(self: &Arc<Self>, id: DirId) -> Answer {
+        let (told, answer) = oneshot::channel();
+        let is_first = {
+            let mut under_way = self.touches.under_way.lock();
+            let is_first = !under_way.contains_key(&id);
+            under_way.entry(id).or_default().push(told);
+            is_first
+        };
+        if is_first {
+            let touching = Touching { volume: self.clone(), id, is_over: false };
+            tokio::spawn(touching.run());
         }
-        let mut table = self.owed_touches.0.lock();
-        for id in dirs {
-            if table.len() < OWED_MAX {
-                table.insert(id);
-            }
-        }
+        answer.await.unwrap_or_else(|_| Answer::lost())
     }
 
     /// A brick is back: it is told of what it missed.
     pub(crate) async fn touch_owed(self: Arc<Self>, brick: Arc<BrickLink>) {
         let owed: Vec<DirId> = {
-            let mut table = self.owed_touches.0.lock();
+            let mut owed = self.touches.owed.lock();
             let is_its = |id: &DirId| usize::from(id.home()) == brick.number;
-            let owed = table.iter().copied().filter(is_its).collect();
-            table.retain(|id| !is_its(id));
-            owed
+            owed.extract_if(is_its).collect()
         };
-        if owed.is_empty() {
-            return;
-        }
         let mut asks = Asks::new(&self, Caller::ROOT);
-        self.touch(&mut asks, &owed).await;
+        for id in owed {
+            let answer = self.touch(id).await;
+            asks.take_in(answer);
+        }
         asks.tell_all().await;
+    }
+}
+
+/// One home is being told of a directory, until nobody waits for that any more.
+struct Touching {
+    volume: Arc<Volume>,
+    id: DirId,
+    is_over: bool,
+}
+
+impl Touching {
+    async fn run(mut self) {
+        while let Some(waiting) = self.next() {
+            let Self { volume, id, .. } = &self;
+            let ask = Ask::Touch { id: *id };
+            let answer = volume.ask_member(id.home(), ask, None, &Caller::ROOT).await;
+            if answer.told != Told::Done {
+                let mut owed = volume.touches.owed.lock();
+                if owed.len() < OWED_MAX {
+                    owed.insert(*id);
+                }
+            }
+            for told in waiting {
+                // Whoever went away needs no answer.
+                let _ = told.send(answer.clone());
+            }
+        }
+    }
+
+    /// Those for whom the home is to be told now.
+    fn next(&mut self) -> Option<Vec<oneshot::Sender<Answer>>> {
+        let mut under_way = self.volume.touches.under_way.lock();
+        let waiting = under_way.get_mut(&self.id).map(std::mem::take)?;
+        if waiting.is_empty() {
+            under_way.remove(&self.id);
+            self.is_over = true;
+            return None;
+        }
+        Some(waiting)
+    }
+}
+
+impl Drop for Touching {
+    /// Where the task dies, those who wait are told that there is no answer.
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.volume.touches.under_way.lock().remove(&self.id);
+        }
     }
 }
 

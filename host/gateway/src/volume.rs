@@ -9,6 +9,7 @@
 //! it is read again where it changed in between.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use portcullis_core::cache::DentryCache;
 use portcullis_core::entry::is_valid_name;
@@ -33,7 +34,7 @@ use crate::own_ops::OwnOps;
 use crate::scans::Scans;
 use crate::space::LastStatfs;
 use crate::steps::Led;
-use crate::touches::OwedTouches;
+use crate::touches::Touches;
 use crate::waits::Waits;
 
 /// Whoever waits for a fill.
@@ -52,7 +53,7 @@ pub(crate) struct Volume {
     pub(crate) own_ops: Arc<OwnOps>,
     pub(crate) led: Led,
     pub(crate) kept_answers: KeptAnswers,
-    pub(crate) owed_touches: OwedTouches,
+    pub(crate) touches: Touches,
     pub(crate) scans: Scans,
     pub(crate) ahead: AheadShared,
     pub(crate) watching: Arc<Watching>,
@@ -61,6 +62,8 @@ pub(crate) struct Volume {
     pub(crate) lockers: Lockers,
     pub(crate) last_statfs: LastStatfs,
     pub(crate) waits: Waits,
+    /// Some client wants to know which files have no access control lists.
+    pub(crate) wants_acl: AtomicBool,
     /// Bytes that the cache may hold.
     pub(crate) capacity_bytes: u64,
     clock: Clock,
@@ -81,7 +84,7 @@ impl Volume {
             own_ops: OwnOps::new(bricks.first().client),
             led: Led::default(),
             kept_answers: KeptAnswers::default(),
-            owed_touches: OwedTouches::default(),
+            touches: Touches::default(),
             bricks,
             scans: Scans::new(),
             ahead,
@@ -91,6 +94,7 @@ impl Volume {
             lockers: Lockers::default(),
             last_statfs: LastStatfs::default(),
             waits: Waits::default(),
+            wants_acl: AtomicBool::new(false),
             capacity_bytes,
             clock,
         }

@@ -8,7 +8,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use portcullis_core::{Entry, FileKind, Handle, Timestamp};
+use portcullis_core::{Attr, Entry, FileKind, Handle, Timestamp};
 use rustix::fs::readlinkat;
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
@@ -45,6 +45,7 @@ impl Handles {
         }
         before(None, fd.as_fd());
         let (stat, handle) = self.examine(fd.as_fd())?;
+        let has_no_acl = self.access_lists.has_none(fd.as_fd(), stat.kind());
         let handle = match handle {
             Some(handle) => handle,
             None => self.mount_point(dir, name, &stat)?,
@@ -53,7 +54,7 @@ impl Handles {
             FileKind::Symlink => Some(readlinkat(&fd, c"", Vec::new())?.into_bytes()),
             _ => None,
         };
-        Ok(self.found(dir, name, handle, &stat, target))
+        Ok(self.found(dir, name, handle, (&stat, has_no_acl), target))
     }
 
     /// The entry of a file that has a number from an earlier life of the brick, if any.
@@ -85,6 +86,8 @@ impl Handles {
             }
             None => None,
         };
+        // Between the two, so that it is of the same file as they are.
+        let has_no_acl = self.access_lists.has_none_by_name(dir.fd.as_fd(), name);
         let stat = stat_name(dir.fd.as_fd(), name).ok()?;
         if stat.kind() == FileKind::Symlink || self.export.crosses(&stat) {
             return None;
@@ -98,7 +101,7 @@ impl Handles {
         }
         let kernel = kernel.map(|(handle, _)| handle);
         let handle = self.identify(kernel, &stat, numbered_since).ok()??;
-        Some(self.found(dir, name, handle, &stat, None))
+        Some(self.found(dir, name, handle, (&stat, has_no_acl), None))
     }
 
     /// The entry of a name whose file cannot be examined; its type is what the directory tells.
@@ -122,7 +125,8 @@ impl Handles {
     ) -> Result<Entry, Errno> {
         let (stat, handle) = self.examine(fd)?;
         let handle = handle.ok_or(Errno::XDEV)?;
-        Ok(self.found(dir, name, handle, &stat, None))
+        let has_no_acl = self.access_lists.has_none(fd, stat.kind());
+        Ok(self.found(dir, name, handle, (&stat, has_no_acl), None))
     }
 
     /// Notes that the file of `handle` is `name` in `dir` from now on.
@@ -173,12 +177,13 @@ impl Handles {
         dir: &Directory,
         name: &[u8],
         handle: Handle,
-        stat: &Stat,
+        (stat, has_no_acl): (&Stat, bool),
         target: Option<Vec<u8>>,
     ) -> Entry {
         let kind = stat.kind();
         self.moved(dir, name, &handle, kind);
-        Entry { handle, attr: Some(self.told(&handle, stat.attr())), kind, target }
+        let attr = Attr { has_no_acl, ..self.told(&handle, stat.attr()) };
+        Entry { handle, attr: Some(attr), kind, target }
     }
 }
 

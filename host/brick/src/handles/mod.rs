@@ -42,10 +42,11 @@ mod tag;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 
-use portcullis_core::{Entry, FileKind, Handle, Status};
+use portcullis_core::{Attr, Entry, FileKind, Handle, Status};
 use portcullis_wire::message::Failure;
 use rustix::io::Errno;
 
+use crate::access_lists::AccessLists;
 use crate::attr::{Stat, stat};
 use crate::error::{BrickError, failure};
 use crate::export::Export;
@@ -85,6 +86,7 @@ pub(crate) struct Handles {
     numbers: Numbers,
     places: Places,
     descriptors: Descriptors,
+    access_lists: AccessLists,
 }
 
 /// A file, found by its handle.
@@ -131,12 +133,24 @@ impl Handles {
         let root = seal_own_by(seal, method, kernel, export.stat()).map_err(failed)?;
         let (numbers, places) = (Numbers::default(), Places::default());
         let (descriptors, joined) = (Descriptors::default(), OnceLock::new());
-        Ok(Self { method, key, root, joined, numbers, places, descriptors, export })
+        let access_lists = AccessLists::default();
+        Ok(Self { method, key, root, joined, numbers, places, descriptors, access_lists, export })
     }
 
     /// The export.
     pub(crate) fn export(&self) -> &Export {
         &self.export
+    }
+
+    /// Who has access control lists.
+    pub(crate) fn access_lists(&self) -> &AccessLists {
+        &self.access_lists
+    }
+
+    /// The attributes of a file as they are told, and whether it has access control lists.
+    pub(crate) fn told_with_acl(&self, handle: &Handle, object: &Object) -> Attr {
+        let has_no_acl = self.access_lists.has_none(object.fd.as_fd(), object.stat.kind());
+        Attr { has_no_acl, ..self.told(handle, object.stat.attr()) }
     }
 
     /// What was chosen.

@@ -92,10 +92,7 @@ fn grow(member: &Member, wanted: &Membership) -> Result<(), Failure> {
             known.count, wanted.count
         ));
     }
-    if wanted.count > known.count {
-        member.grow(wanted.count).map_err(failure)?;
-    }
-    Ok(())
+    member.grow(wanted.count, wanted.joined).map_err(failure)
 }
 
 /// Whether somebody who looks at the root sees anything.

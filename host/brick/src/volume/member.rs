@@ -16,7 +16,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock};
 use portcullis_core::Handle;
 use portcullis_core::limits::BRICKS_MAX;
-use portcullis_core::volume::{DirId, MemberId, Pointer};
+use portcullis_core::volume::{DirId, MemberId, MemberSet, Pointer};
 use portcullis_wire::message::Membership;
 use rustix::fs::{Mode, OFlags, ResolveFlags, mkdirat, openat2};
 use rustix::io::{Errno, Result};
@@ -116,12 +116,16 @@ impl Member {
         self.number < self.membership.read().root_layout
     }
 
-    /// More members from now on.
-    pub(crate) fn grow(&self, count: u8) -> Result<()> {
+    /// So many members from now on, if that is more, and these have joined, too.
+    pub(crate) fn grow(&self, count: u8, joined: MemberSet) -> Result<()> {
         let mut membership = self.membership.write();
-        let grown = Membership { count, ..*membership };
-        stored::store(self.dir.as_fd(), &grown)?;
-        *membership = grown;
+        let count = membership.count.max(count);
+        let joined = MemberSet::of_bits(membership.joined.bits() | joined.bits());
+        let grown = Membership { count, joined, ..*membership };
+        if grown != *membership {
+            stored::store(self.dir.as_fd(), &grown)?;
+            *membership = grown;
+        }
         Ok(())
     }
 
@@ -205,8 +209,11 @@ impl Member {
 
 /// Whether there can be such a member.
 pub(super) fn is_possible(membership: &Membership) -> bool {
-    let Membership { volume: _, member, count, root_layout } = *membership;
-    usize::from(count) <= BRICKS_MAX && member < count && (1..=count).contains(&root_layout)
+    let Membership { volume: _, member, count, root_layout, joined } = *membership;
+    usize::from(count) <= BRICKS_MAX
+        && member < count
+        && (1..=count).contains(&root_layout)
+        && joined.bits() & !MemberSet::first(count).bits() == 0
 }
 
 /// An `O_PATH` descriptor of a directory of the brick's own.

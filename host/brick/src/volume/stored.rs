@@ -7,6 +7,7 @@
 use std::os::fd::BorrowedFd;
 use std::str::FromStr;
 
+use portcullis_core::volume::MemberSet;
 use portcullis_wire::message::Membership;
 use rustix::fs::{Mode, OFlags, fsync, openat, renameat};
 use rustix::io::{Errno, Result, read, write};
@@ -16,7 +17,7 @@ const NAME: &str = "member";
 /// It is written under this name first.
 const NEW_NAME: &str = "member.new";
 /// The first line; its number changes with what follows.
-const TITLE: &str = "portcullis volume 1";
+const TITLE: &str = "portcullis volume 2";
 /// More than it has.
 const LEN_BYTES_MAX: usize = 256;
 
@@ -49,8 +50,12 @@ pub(super) fn store(dir: BorrowedFd<'_>, membership: &Membership) -> Result<()> 
 }
 
 fn print(membership: &Membership) -> String {
-    let Membership { volume, member, count, root_layout } = membership;
-    format!("{TITLE}\nid {volume:032x}\nmember {member}\ncount {count}\nroot {root_layout}\n")
+    let Membership { volume, member, count, root_layout, joined } = membership;
+    let joined = joined.bits();
+    format!(
+        "{TITLE}\nid {volume:032x}\nmember {member}\ncount {count}\nroot {root_layout}\n\
+         joined {joined:x}\n"
+    )
 }
 
 fn parse(text: &str) -> Option<Membership> {
@@ -60,12 +65,13 @@ fn parse(text: &str) -> Option<Membership> {
     }
     let mut value = |key: &str| lines.next()?.strip_prefix(key)?.strip_prefix(' ');
     let volume = u128::from_str_radix(value("id")?, 16).ok()?;
-    let mut number = |key: &str| value(key).and_then(|value| u8::from_str(value).ok());
+    let number = |value: &str| u8::from_str(value).ok();
     let membership = Membership {
         volume,
-        member: number("member")?,
-        count: number("count")?,
-        root_layout: number("root")?,
+        member: number(value("member")?)?,
+        count: number(value("count")?)?,
+        root_layout: number(value("root")?)?,
+        joined: MemberSet::of_bits(u64::from_str_radix(value("joined")?, 16).ok()?),
     };
     (print(&membership) == text).then_some(membership)
 }
@@ -82,7 +88,9 @@ mod tests {
         let fd = std::fs::File::open(dir.path()).expect("opened");
         assert_eq!(load(fd.as_fd()), Ok(None));
         for count in [2, 3, 255] {
-            let membership = Membership { volume: u128::MAX - 7, member: 1, count, root_layout: 2 };
+            let joined = MemberSet::of_bits(u64::from(count));
+            let volume = u128::MAX - 7;
+            let membership = Membership { volume, member: 1, count, root_layout: 2, joined };
             store(fd.as_fd(), &membership).expect("stored");
             assert_eq!(load(fd.as_fd()), Ok(Some(membership)));
         }

@@ -200,7 +200,7 @@ impl TestBrick {
         dir: Handle,
         after: Vec<u64>,
     ) -> Result<Vec<Chunk>, Status> {
-        let request = Request::List { dir, after };
+        let request = Request::List { dir, after, acl: false };
         let mut stream = self.connection.stream(&request).await.expect("a stream");
         let mut chunks = Vec::new();
         loop {
@@ -280,6 +280,7 @@ pub(crate) fn local_attr(path: &Path) -> Attr {
         gid: m.gid(),
         rdev: m.rdev(),
         block_size_bytes: m.blksize() as u32,
+        has_no_acl: false,
     }
 }
 

@@ -94,7 +94,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), CliError> {
     let stop = Stop::install()?;
     let given = arguments.connect.options();
     let request_timeout_ms = options.timeout_ms.unwrap_or(given.request_timeout_ms);
-    let watching = ClientOptions { request_timeout_ms, watch: true };
+    let watching = ClientOptions { request_timeout_ms, watch: true, acl: options.acl };
     let client = arguments.connect.client_with(&arguments.address, watching).await?;
     let (mountpoint, detached) = (arguments.mountpoint.clone(), arguments.detached);
     let on_ready = move || {

@@ -243,7 +243,9 @@ impl Volume {
         };
         self.ask(caller, parent, reply, ask, move |reply, (dir, found, is_dir, changed)| {
             let _under_way = under_way;
-            let learnt = learnt(&dir, &name, &found, is_dir);
+            let names = Change::Names { dir: found.0.handle };
+            let is_empty = is_dir && !changed.changes.contains(&names);
+            let learnt = learnt(&dir, &name, &found, is_empty);
             let out = volume.entry_out(&dir, &name, found, before.stamp);
             volume.learnt(before, &changed, learnt);
             volume.answer_entry(reply, out);
@@ -262,6 +264,7 @@ impl Volume {
     pub(super) async fn masked(&self, dir: &Inode, mode: u32, umask: u32) -> Result<u32, Errno> {
         let has_default = self.acl
             && umask != 0
+            && !self.has_no_acl(&dir.handle)
             && match self.client.getxattr(&dir.handle, super::xattrs::ACL_DEFAULT).await {
                 Ok(_) => true,
                 Err(error) => match errno_of_handle(&error) {
@@ -337,11 +340,11 @@ impl Volume {
 }
 
 /// What is known once a name was made.
-pub(super) fn learnt(dir: &Inode, name: &[u8], found: &Found, is_new_dir: bool) -> Vec<Learnt> {
+pub(super) fn learnt(dir: &Inode, name: &[u8], found: &Found, is_empty_dir: bool) -> Vec<Learnt> {
     let (entry, attr) = found;
     let entry = Entry { attr: Some(*attr), ..entry.clone() };
     let handle = entry.handle;
     let mut learnt = vec![Learnt::Entry { dir: dir.handle, name: name.to_vec(), entry }];
-    learnt.extend(is_new_dir.then_some(Learnt::EmptyDir { dir: handle }));
+    learnt.extend(is_empty_dir.then_some(Learnt::EmptyDir { dir: handle }));
     learnt
 }

@@ -236,7 +236,7 @@ impl Service for Shown {
                 self.kept.lock().push((request, reply));
                 Ok(())
             }
-            Request::List { dir, after } => {
+            Request::List { dir, after, acl: _ } => {
                 self.list(number(&dir), after.first().copied().unwrap_or(0), reply).await
             }
             Request::Read { file, offset_bytes, len_bytes } => {
@@ -258,6 +258,7 @@ fn attr(number: u64, node: &Node) -> Attr {
         nlink: 1,
         size_bytes: node.content.len() as u64,
         block_size_bytes: 4096,
+        has_no_acl: false,
         mtime: time,
         ctime: time,
         atime: time,

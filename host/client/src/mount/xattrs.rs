@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use portcullis_core::Handle;
 use portcullis_core::limits::{XATTR_LEN_BYTES_MAX, XATTR_NAME_LEN_MAX};
 use portcullis_fuse::request::SetXattr;
 use portcullis_fuse::{Caller, Errno, Reply, reply};
@@ -11,6 +12,7 @@ use portcullis_wire::message::{self, Mutation};
 
 use super::attr::errno_of_handle;
 use super::inodes::Inode;
+use super::memory::Known;
 use super::volume::{Volume, on_behalf};
 
 /// The access list that new files of a directory get.
@@ -35,6 +37,12 @@ impl Volume {
     ) {
         if let Err(errno) = self.check_xattr(name) {
             return reply.error(errno);
+        }
+        if ACLS.contains(&name)
+            && let Ok(inode) = self.inode(nodeid)
+            && self.has_no_acl(&inode.handle)
+        {
+            return reply.error(Errno::NODATA);
         }
         let name = name.to_vec();
         let ask = |volume: Arc<Volume>, inode: Inode| async move {
@@ -121,6 +129,12 @@ impl Volume {
             }
         };
         self.ask(caller, nodeid, reply, ask, |reply, ()| reply.done());
+    }
+
+    /// Whether it is known, without asking, that a file has no access lists.
+    pub(super) fn has_no_acl(&self, file: &Handle) -> bool {
+        let known = self.memory.getattr(&self.client, file);
+        matches!(known, Known::This(attr) if attr.has_no_acl)
     }
 
     fn check_xattr(&self, name: &[u8]) -> Result<(), Errno> {

@@ -31,6 +31,7 @@ mod dirs;
 mod fence;
 mod flights;
 mod forget;
+mod forget_member;
 mod host;
 mod index;
 mod learn;

@@ -6,8 +6,8 @@
 use bytes::BytesMut;
 
 use super::{
-    Chunk, ChunkBuilder, ENTRY_HEADER_LEN, HAS_ATTR, HAS_RDEV, HEADER_LEN, OFFSET_LEN, WIDE,
-    attr_is_narrow, attr_len, write_attr,
+    Chunk, ChunkBuilder, ENTRY_HEADER_LEN, HAS_ATTR, HAS_RDEV, HEADER_LEN, NO_ACL, OFFSET_LEN,
+    WIDE, attr_is_narrow, attr_len, write_attr,
 };
 use crate::attr::Attr;
 use crate::entry::{Entry, EntryRef};
@@ -72,6 +72,8 @@ impl Chunk {
         // Somebody who is being sent the chunk keeps the old one.
         let mut bytes = bytes.try_into_mut().unwrap_or_else(|bytes| BytesMut::from(&bytes[..]));
         bytes[at..at + packed.len()].copy_from_slice(&packed);
+        let no_acl = if attr.has_no_acl { NO_ACL } else { 0 };
+        bytes[offset + 13] = (flags & !NO_ACL) | no_acl;
         self.bytes = bytes.freeze();
         true
     }
@@ -117,7 +119,7 @@ impl ChunkBuilder {
         let header = &mut self.body[start..start + ENTRY_HEADER_LEN];
         header[14] = number as u8;
         if bare {
-            header[13] &= !(HAS_ATTR | HAS_RDEV | WIDE);
+            header[13] &= !(HAS_ATTR | HAS_RDEV | WIDE | NO_ACL);
         }
         true
     }
@@ -146,6 +148,10 @@ mod tests {
         let device = Attr { mode: 0o020_600, rdev: 0x103, ..attr(4) };
         vec![
             entry_ref(b"plain", 1),
+            EntryRef {
+                attr: Some(Attr { has_no_acl: true, ..attr(6) }),
+                ..entry_ref(b"no-acl", 6)
+            },
             EntryRef { attr: Some(Attr { mtime: far, ..attr(2) }), ..entry_ref(b"wide", 2) },
             EntryRef { attr: Some(device), kind: FileKind::CharDevice, ..entry_ref(b"device", 3) },
             EntryRef {
@@ -197,6 +203,7 @@ mod tests {
                 Attr { mode, size_bytes: 77, ..attr(9) },
                 Attr { mode, ctime: far, ..attr(9) },
                 Attr { mode, rdev: 7, ..attr(9) },
+                Attr { mode, has_no_acl: true, ..attr(9) },
             ] {
                 let mut expected = kinds();
                 expected[number].attr = Some(new);

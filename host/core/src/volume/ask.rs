@@ -35,8 +35,9 @@ use crate::status::Status;
 pub enum Ask {
     /// Makes a directory, whose home this member is since it arbitrates the name: its copy and the
     /// pointer, in one. The copy remembers `place.dir` as its parent. Owner, group, set-group-id
-    /// and default ACL come out as mkdir(2) in the parent's copy would have it. Told:
-    /// [`Told::Made`].
+    /// and default ACL come out as mkdir(2) in the parent's copy would have it. Who asks watches
+    /// its names, and is told of a change of them where it was not empty any more by then, or was to
+    /// get a copy. Told: [`Told::Made`].
     Mkdir {
         /// The name.
         place: Place,
@@ -185,15 +186,17 @@ pub enum Ask {
         id: DirId,
     },
     /// The home notes, on disk, that a member has a copy, and tells what it is to be like. Waits
-    /// while the directory is sealed; `Stale` where it is gone. Told: [`Told::Copy`].
+    /// while the directory is sealed; `Stale` where it is gone. Everybody else who watches names of
+    /// the directory at its home has forgotten them when it is answered: so who made the directory,
+    /// and watches it there alone, may take it for empty. Told: [`Told::Copy`].
     Enlist {
         /// The directory.
         id: DirId,
         /// Who is about to have a copy.
         member: MemberId,
     },
-    /// Makes a copy, empty, where the ticket is good. Told: [`Told::Done`], also where there is a
-    /// copy; or [`Told::NoTicket`].
+    /// Makes a copy, empty, where the ticket is good; who asks watches its names from then on.
+    /// Told: [`Told::Done`], also where there is a copy; or [`Told::NoTicket`].
     MakeCopy {
         /// The directory.
         id: DirId,

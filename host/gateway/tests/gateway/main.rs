@@ -18,6 +18,7 @@ mod relay;
 mod relisting;
 mod reopening;
 mod repeating;
+mod several;
 mod sharing;
 mod slow;
 mod splitting;

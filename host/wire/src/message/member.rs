@@ -1,5 +1,6 @@
 //! Which part of a volume of several bricks a brick is.
 
+use portcullis_core::volume::MemberSet;
 use serde::{Deserialize, Serialize};
 
 /// What a gateway tells a brick once, and the brick keeps.
@@ -14,4 +15,8 @@ pub struct Membership {
     /// How many members the root directory is spread over: those there were at first, or 1 where
     /// member 0 had files before.
     pub root_layout: u8,
+    /// Members that have joined so far. What the first of them keeps counts: one that is among these
+    /// is never taken for new, so that nobody loses files unseen who names an empty directory in its
+    /// place.
+    pub joined: MemberSet,
 }

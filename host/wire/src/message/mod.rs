@@ -78,6 +78,8 @@ pub enum Request {
         /// Where to resume: empty for the start, else one cookie a brick, each the cookie of the
         /// last entry received from that brick (0: none yet).
         after: Vec<u64>,
+        /// Attributes are to tell which files have no access control lists.
+        acl: bool,
     },
     /// Opens a regular file. Answer: [`Reply::Opened`].
     Open {

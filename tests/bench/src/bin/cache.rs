@@ -186,6 +186,7 @@ fn attr(number: u64) -> Attr {
         gid: 1000,
         rdev: 0,
         block_size_bytes: 4096,
+        has_no_acl: false,
     }
 }
 

@@ -21,7 +21,7 @@ pub fn wide(root: &Path, sizes: &Sizes) {
     make_files(&make_dir(root.join(FILES)), sizes.files);
     let dirs = make_dir(root.join(DIRS));
     shared(sizes.dirs, |number| {
-        make_dir(dirs.join(format!("dir-{number:012}")));
+        make_dir(dirs.join(dir_name(number)));
     });
 }
 
@@ -37,7 +37,7 @@ pub fn deep(root: &Path, deep: Deep) {
             return make_files(dir, deep.width);
         }
         for number in 0..deep.width {
-            below(&make_dir(dir.join(format!("dir-{number:012}"))), deep, level + 1);
+            below(&make_dir(dir.join(dir_name(number))), deep, level + 1);
         }
     }
     below(root, deep, 0);
@@ -57,6 +57,16 @@ pub fn flat_name(entries: usize) -> String {
     format!("flat-{entries}")
 }
 
+/// The name of a file of a tree.
+pub fn file_name(number: usize) -> String {
+    format!("file-{number:011}")
+}
+
+/// The name of a directory of a tree.
+pub fn dir_name(number: usize) -> String {
+    format!("dir-{number:012}")
+}
+
 fn make_dir(path: PathBuf) -> PathBuf {
     fs::create_dir(&path).expect("a directory is made");
     path
@@ -67,8 +77,8 @@ fn make_files(dir: &Path, count: usize) {
     let dir = File::from(rustix::fs::open(dir, flags, Mode::empty()).expect("it is there"));
     let mode = Mode::from_raw_mode(0o644);
     shared(count, |number| {
-        let name = format!("file-{number:011}");
-        rustix::fs::mknodat(&dir, name, FileType::RegularFile, mode, 0).expect("a file is made");
+        rustix::fs::mknodat(&dir, file_name(number), FileType::RegularFile, mode, 0)
+            .expect("a file is made");
     });
 }
 

@@ -1,12 +1,15 @@
 //! Bricks, a gateway and, where it is wanted, a mount: all started afresh from one identity.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use portcullis_client::{Address, Client, ClientOptions};
 use portcullis_relay::{Conditions, Relay};
 use portcullis_suite::process::Server;
 use portcullis_suite::{binary, mounted, site};
-use portcullis_wire::stats::GatewayStats;
+use portcullis_transport::{Identity, Role};
+use portcullis_wire::stats::{BrickStats, GatewayStats};
 use tempfile::TempDir;
 
 /// How to start.
@@ -123,10 +126,30 @@ impl Installation {
         command
     }
 
+    /// A client in this process.
+    pub async fn client(&self) -> Client {
+        let identity = Identity::load(&self.dir.path().join("id"), Role::Client);
+        let identity = identity.expect("an identity has a client");
+        let address = self.address.parse().expect("the gateway told where it listens");
+        let address = Address::root_of(address);
+        let client = Client::connect(&address, identity, ClientOptions::default()).await;
+        client.expect("the gateway is there")
+    }
+
     /// What the gateway tells of itself.
     pub fn stats(&self) -> GatewayStats {
         let output = self.command("stats", "/").arg("--json").output().expect("it starts");
         serde_json::from_slice(&output.stdout).expect("stats are JSON")
+    }
+
+    /// Requests of these verbs that each brick was sent so far.
+    pub fn requests_of(&self, verbs: &[&str]) -> Vec<u64> {
+        let bricks = self.stats().bricks;
+        let asked = |verb: &&str, requests: &BTreeMap<String, u64>| {
+            requests.get(*verb).copied().unwrap_or(0)
+        };
+        let sum = |brick: &BrickStats| verbs.iter().map(|verb| asked(verb, &brick.requests)).sum();
+        bricks.iter().map(sum).collect()
     }
 
     /// Requests to bricks so far, but those that keep sessions alive.

@@ -2,7 +2,8 @@
 //! beside the local file system, a FUSE floor, and other systems that serve files.
 //!
 //! - [`options`]: the command line, and how large everything is.
-//! - [`data`]: the trees that are listed, made in a temporary directory.
+//! - [`data`]: the trees that are listed, made in a temporary directory. [`planting`]: the same on a
+//!   volume of several bricks, by requests to its gateway.
 //! - [`contest`]: who does the work, alternating rounds and their minimum, counting requests.
 //! - [`installation`]: bricks, a gateway and a mount. [`contestants`]: those that are ours, and the
 //!   floors. [`peers`]: GlusterFS, NFS-Ganesha, bindfs and mergerfs, where they are installed.
@@ -23,6 +24,7 @@ pub mod installation;
 pub mod machine;
 pub mod options;
 pub mod peers;
+pub mod planting;
 pub mod report;
 pub mod row;
 pub mod rows;

@@ -29,6 +29,9 @@ pub struct Options {
     /// Rounds of every measurement [default: 5, and 2 where it is short]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub rounds: Option<u16>,
+    /// Leave GlusterFS, NFS-Ganesha, bindfs and mergerfs out
+    #[arg(long)]
+    pub no_peers: bool,
     /// Where the JSON goes [default: TARGET/bench/listing.json]
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,

@@ -78,3 +78,41 @@ fn without_the_option_lists_are_not_shown_and_not_lost() {
     run::sh(share.mount(0), "echo y >> f; touch f");
     assert_eq!(run::sh(share.export(), "getfacl -n f"), before);
 }
+
+/// Which files have no list is told with a listing; a list that is set later is seen at once. S-ACL-1.
+#[test]
+fn only_files_with_lists_are_asked_for_theirs() {
+    let name = "only_files_with_lists_are_asked_for_theirs";
+    if is_local() || !need::programs(name, &["setfacl", "getfacl"]) {
+        return;
+    }
+    for bricks in [1, 4] {
+        let layout = Layout { mounts: &[0, 1], options: "acl", bricks, ..Layout::default() };
+        let Some(share) = Share::start(name, &layout) else { return };
+        let (one, other) = (share.mount(0), share.mount(1));
+        run::sh(
+            one,
+            "mkdir d; cd d; for n in $(seq 100); do : > f$n; done; setfacl -m u:12001:r f7",
+        );
+        let asked = || {
+            let requests = share.site().requests_by_brick();
+            let counts = requests.iter().map(|brick| brick.get("getxattr").copied().unwrap_or(0));
+            counts.sum::<u64>()
+        };
+        // Listed by a gateway that knows nothing of it yet, before anything is asked of its files.
+        run::sh(one, "ls -U d");
+        let before = asked();
+        let shown = run::sh(one, "ls -l d");
+        assert_eq!(
+            shown.lines().filter(|line| line.starts_with("-rw-r--r--+")).count(),
+            1,
+            "{shown}"
+        );
+        assert!(asked() - before < 10, "{} requests for lists of 100 files", asked() - before);
+        run::sh(other, "setfacl -m u:12001:rw d/f9");
+        let shown = run::sh(one, "getfacl -n d/f9 d/f10");
+        assert_eq!(shown.matches("user:12001:rw-").count(), 1, "{shown}");
+        run::sh(other, "setfacl -b d/f7");
+        assert!(!run::sh(one, "getfacl -n d/f7").contains("12001"));
+    }
+}

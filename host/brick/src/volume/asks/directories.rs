@@ -32,7 +32,12 @@ impl Asked<'_> {
         }
     }
 
-    pub(super) fn enlist(&self, id: &DirId, member: MemberId) -> Result<Told, Failure> {
+    pub(super) fn enlist(
+        &self,
+        id: &DirId,
+        member: MemberId,
+        changes: &mut Changes,
+    ) -> Result<Told, Failure> {
         let dir = self.at_home(id)?;
         if !id.is_root() {
             let enlist = |card: &mut crate::volume::cards::Card| {
@@ -41,6 +46,8 @@ impl Asked<'_> {
             self.member.change_card(dir.fd.as_fd(), enlist).map_err(failure)?;
             let fd = self.handles().export().open_for_list(dir.fd.as_fd()).map_err(failure)?;
             rustix::fs::fsync(&fd).map_err(failure)?;
+            // Whoever takes it for empty, and watches it only here, is told before it is not.
+            changes.names(id.handle());
         }
         self.copy_of(id, &dir)
     }
@@ -64,6 +71,9 @@ impl Asked<'_> {
         }
         self.member.copies().make(id, attr, self.member.cards()).map_err(failure)?;
         tickets.end(id);
+        if let Some(watcher) = &self.asker.watcher {
+            watcher.names(&self.handles().directory(&id.handle())?);
+        }
         // Whoever was told that it has no name here was not yet told of what other programs do in it.
         changes.names(id.handle());
         Ok(Told::Done)

@@ -80,7 +80,7 @@ impl Asked<'_> {
             Ask::RemoveBody { link } => self.remove_body(link, changes).map(|()| Told::Done),
             Ask::Parent { id } => self.parent(&id),
             Ask::ExpectCopy { id } => self.expect_copy(&id),
-            Ask::Enlist { id, member } => self.enlist(&id, member),
+            Ask::Enlist { id, member } => self.enlist(&id, member, changes),
             Ask::MakeCopy { id, ticket, attr } => self.make_copy(&id, ticket, &attr, changes),
             Ask::Mark { tx, id } => self.mark(tx, &id),
             Ask::ReadCopy { id } => self.read_copy(&id),

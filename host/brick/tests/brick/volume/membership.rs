@@ -2,7 +2,7 @@
 
 use portcullis_brick::{Brick, BrickConfig, HandleChoice};
 use portcullis_core::Status;
-use portcullis_core::volume::{DirId, KIND_MEMBER, Owner, member_of};
+use portcullis_core::volume::{DirId, KIND_MEMBER, MemberSet, Owner, member_of};
 use portcullis_transport::Role;
 use portcullis_wire::message::Membership;
 use portcullis_wire::{Reply, Request};
@@ -11,7 +11,7 @@ use super::support::{VOLUME, members, name_on, root, run};
 use crate::support::{TestBrick, attach};
 
 fn of(member: u8, count: u8) -> Membership {
-    Membership { volume: VOLUME, member, count, root_layout: 2 }
+    Membership { volume: VOLUME, member, count, root_layout: 2, joined: MemberSet::EMPTY }
 }
 
 async fn join(
@@ -48,8 +48,16 @@ fn a_membership_outlives_a_restart_grows_and_is_never_another() {
         }
         assert_eq!(join(&brick, Some(of(1, 3))).await, Ok(Some(of(1, 3))));
         assert_eq!(join(&brick, Some(of(1, 2))).await, Err(Status::InvalidArgument), "shrinks");
+        for (told, kept) in [(0b10, 0b10), (0b1, 0b11), (0, 0b11)] {
+            let [told, kept] = [told, kept]
+                .map(|bits| Membership { joined: MemberSet::of_bits(bits), ..of(1, 3) });
+            assert_eq!(join(&brick, Some(told)).await, Ok(Some(kept)), "nobody who joined leaves");
+        }
+        let nobody = Membership { joined: MemberSet::of(3), ..of(1, 3) };
+        assert_eq!(join(&brick, Some(nobody)).await, Err(Status::InvalidArgument));
         let brick = brick.restart().await;
-        assert_eq!(join(&brick, None).await, Ok(Some(of(1, 3))));
+        let joined = Membership { joined: MemberSet::first(2), ..of(1, 3) };
+        assert_eq!(join(&brick, None).await, Ok(Some(joined)));
         let root = brick.root().await;
         assert_eq!(Some(root), DirId::root(2).map(|id| id.handle()));
     });

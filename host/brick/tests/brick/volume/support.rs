@@ -35,7 +35,9 @@ pub(crate) async fn members(count: u8) -> Vec<Member> {
     let mut members = Vec::new();
     for number in 0..count {
         let brick = TestBrick::start(HandleChoice::Auto).await.expect("it starts");
-        let membership = Membership { volume: VOLUME, member: number, count, root_layout: count };
+        let joined = MemberSet::EMPTY;
+        let membership =
+            Membership { volume: VOLUME, member: number, count, root_layout: count, joined };
         let joined = brick.call(Request::Join { membership: Some(membership) }).await;
         let Ok(Reply::Joined { membership: Some(told), has_files: false }) = joined else {
             panic!("{joined:?}")

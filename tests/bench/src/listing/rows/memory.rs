@@ -20,10 +20,10 @@ const TIGHT_ENTRIES: usize = 2_000_000;
 /// With it a gateway takes so much at most.
 const RESIDENT_BYTES_MAX: f64 = 160.0 * 1_048_576.0;
 
-/// The rows of this module.
-pub fn measure(bench: &Bench, report: &mut Report) {
-    let (large, huge) = (bench.sizes.large, bench.sizes.huge);
-    let tree = bench.flat(&[large, huge]);
+/// What an entry takes that is kept.
+pub fn of_an_entry(bench: &Bench, report: &mut Report) {
+    let large = bench.sizes.large;
+    let tree = bench.flat(&[large]);
 
     let mut least = f64::MAX;
     let mut note = String::new();
@@ -46,7 +46,12 @@ pub fn measure(bench: &Bench, report: &mut Report) {
         bar: Some(ENTRY_BYTES_MAX),
         note,
     });
+}
 
+/// What a gateway takes that lists a directory which its cache does not hold.
+pub fn of_a_small_cache(bench: &Bench, report: &mut Report) {
+    let huge = bench.sizes.huge;
+    let tree = bench.flat(&[huge]);
     let cache_bytes = (TIGHT_BYTES / TIGHT_ENTRIES.div_ceil(huge)).to_string();
     let running = start(bench, &tree, &cache_bytes);
     let before = running.brick_requests();

@@ -4,6 +4,7 @@ pub mod deep;
 pub mod first;
 pub mod growth;
 pub mod memory;
+pub mod spread;
 pub mod wide;
 
 use std::path::{Path, PathBuf};
@@ -13,13 +14,15 @@ use tempfile::TempDir;
 use super::data;
 use super::installation::Setup;
 use super::options::{Options, Sizes};
+use super::planting;
 use super::report::Report;
 
 /// What can be measured alone. `files`, `acl`, `dirs` and `crawl` are rows of mounts over a wide
-/// tree, `find` of `portcullis find`; `delay` and `requests` are over a deep tree.
-pub const NAMES: [&str; 11] = [
-    "files", "acl", "dirs", "crawl", "find", "delay", "requests", "first", "memory", "growth",
-    "bricks",
+/// tree, `find` of `portcullis find`; `delay` and `requests` are over a deep tree; the others over
+/// large directories, but for `bricks`, which is over a small one.
+pub const NAMES: [&str; 12] = [
+    "files", "acl", "dirs", "crawl", "find", "delay", "requests", "first", "memory", "tight",
+    "growth", "bricks",
 ];
 
 /// What the groups share: the options, and trees that are made when they are first asked for.
@@ -40,11 +43,13 @@ pub fn all(options: Options, report: &mut Report) -> Bench {
     let sizes = options.sizes();
     let trees = tempfile::tempdir().expect("a temporary directory");
     let bench = Bench { options, sizes, trees };
-    let groups: [(&[&str], Measure); 5] = [
-        (&["files", "acl", "dirs", "crawl", "find", "bricks"], wide::measure),
+    let groups: [(&[&str], Measure); 7] = [
+        (&["files", "acl", "dirs", "crawl", "find"], wide::measure),
+        (&["bricks"], spread::measure),
         (&["delay", "requests"], deep::measure),
         (&["first"], first::measure),
-        (&["memory"], memory::measure),
+        (&["memory"], memory::of_an_entry),
+        (&["tight"], memory::of_a_small_cache),
         (&["growth"], growth::measure),
     ];
     for (names, measure) in groups {
@@ -76,20 +81,30 @@ impl Bench {
     }
 
     /// The exports of a volume of several bricks that holds the wide tree. Which brick holds a file
-    /// is the volume's business, so it is made through a mount.
+    /// is the volume's business, so it is made through a gateway.
     pub fn wide_on(&self, bricks: usize) -> Vec<PathBuf> {
         if bricks == 1 {
             return vec![self.wide()];
         }
-        let root = self.trees.path().join(format!("wide-on-{bricks}"));
-        let exports: Vec<_> = (0..bricks).map(|brick| root.join(brick.to_string())).collect();
-        if !root.exists() {
-            exports.iter().for_each(|dir| std::fs::create_dir_all(dir).expect("a directory"));
+        let (exports, is_new) = self.exports(&format!("wide-on-{bricks}"), bricks);
+        if is_new {
             let exports = exports.clone();
-            let setup = Setup { exports, ..self.setup(Path::new("")) }.mounted("").start();
-            data::wide(setup.mountpoint(), &self.sizes);
+            let running = Setup { exports, ..self.setup(Path::new("")) }.start();
+            planting::wide(&running, &self.sizes);
         }
         exports
+    }
+
+    /// Directories for so many bricks, and whether they were made just now, empty.
+    pub fn exports(&self, name: &str, bricks: usize) -> (Vec<PathBuf>, bool) {
+        let root = self.trees.path().join(name);
+        let exports: Vec<_> = (0..bricks).map(|brick| root.join(brick.to_string())).collect();
+        let is_new = !root.exists();
+        if is_new {
+            eprintln!("making {name}");
+            exports.iter().for_each(|dir| std::fs::create_dir_all(dir).expect("a directory"));
+        }
+        (exports, is_new)
     }
 
     /// One brick and a gateway with the arguments of this run.

@@ -36,10 +36,6 @@ pub fn measure(bench: &Bench, report: &mut Report) {
     if bench.options.wants("find") {
         find(bench, report);
     }
-    if bench.options.wants("bricks") {
-        let why = "no statistic tells attributes that were fetched, by brick";
-        report.leave_out("attributes of a directory that 16 bricks hold", why);
-    }
 }
 
 /// The rows of mounts, with so many bricks.
@@ -51,7 +47,8 @@ fn mounts(bench: &Bench, report: &mut Report, bricks: usize) {
     let exports = bench.wide_on(bricks);
     let setup = Setup { exports, ..bench.setup(&bench.wide()) };
     let sizes = &bench.sizes;
-    let with_peers = ["files", "dirs", "crawl"].iter().any(|name| wants(name));
+    let is_contest = ["files", "dirs", "crawl"].iter().any(|name| wants(name));
+    let with_peers = is_contest && !bench.options.no_peers;
     let gluster = with_peers.then(|| Gluster::start(bricks, |path| data::wide(path, sizes)));
     let gluster = gluster.and_then(|started| or_leave_out(report, GLUSTER, started));
     let gluster = gluster.as_ref();
@@ -101,11 +98,13 @@ fn compete(
         Box::new(FuseFloor::new(&wide, false)),
         Box::new(Local { root: &wide }),
     ];
-    for (name, peer) in
-        [("bindfs", Passthrough::bindfs(&wide)), ("mergerfs", Passthrough::mergerfs(&wide))]
-    {
-        if let Some(peer) = or_leave_out(report, name, peer) {
-            all.push(Box::new(peer));
+    if !bench.options.no_peers {
+        for (name, peer) in
+            [("bindfs", Passthrough::bindfs(&wide)), ("mergerfs", Passthrough::mergerfs(&wide))]
+        {
+            if let Some(peer) = or_leave_out(report, name, peer) {
+                all.push(Box::new(peer));
+            }
         }
     }
     let mounts = gluster.map(Gluster::mounts);
@@ -136,7 +135,9 @@ fn find(bench: &Bench, report: &mut Report) {
     let files = bench.sizes.files;
     let mut all: Vec<Box<dyn Contestant + '_>> =
         vec![Box::new(Ours::new(bench.setup(&wide))), Box::new(Local { root: &wide })];
-    if let Some(ganesha) = or_leave_out(report, "NFS-Ganesha", Ganesha::start(&wide)) {
+    if !bench.options.no_peers
+        && let Some(ganesha) = or_leave_out(report, "NFS-Ganesha", Ganesha::start(&wide))
+    {
         all.push(Box::new(ganesha));
     }
     let outcomes = contest::run(report, &mut all, work, files + 1, bench.sizes.rounds);

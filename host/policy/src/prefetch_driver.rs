@@ -76,9 +76,7 @@ impl PrefetchDriver {
     /// Another one is being swapped in, or the driver was stopped.
     pub fn swap(&self, policy: LoadedPrefetch) -> Result<(), PolicyError> {
         let (done, at_work) = sync_channel(1);
-        if !self.clients.put_next(Next { policy, done }) {
-            return Err(PolicyError::Busy);
-        }
+        self.clients.put_next(Next { policy, done })?;
         // Dropped unanswered only at the driver's end.
         at_work.recv().map_err(|_| PolicyError::Stopped)
     }

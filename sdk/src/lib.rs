@@ -1,8 +1,17 @@
 //! What the author of a Portcullis policy depends on.
 //!
-//! An eviction policy is a type that implements [`EvictionPolicy`] (how it decides) and
-//! [`Policy`] (who it is and how it is made). [`register_eviction!`] makes a component of it; the
-//! WIT interface behind it (`wit/README.md`) never shows.
+//! A policy is a type that implements [`Policy`] (who it is and how it is made) and the trait of its kind
+//! (how it decides), and one line makes a component of it; the WIT interface behind that
+//! (`wit/README.md`) never shows.
+//!
+//! | kind | trait | the line |
+//! |---|---|---|
+//! | what leaves the cache | [`EvictionPolicy`] | [`register_eviction!`] |
+//! | which directories are listed ahead | [`PrefetchPolicy`](prefetch::PrefetchPolicy) | [`register_prefetch!`] |
+//! | what content travels along | [`InliningPolicy`](inlining::InliningPolicy) | [`register_inlining!`] |
+//!
+//! `portcullis policy new NAME --kind KIND` makes a project with a whole policy of any of them. This is an
+//! eviction policy:
 //!
 //! ```
 //! use std::collections::VecDeque;
@@ -58,13 +67,16 @@
 //! # }
 //! ```
 //!
-//! The manifest says `crate-type = ["cdylib", "rlib"]`: the first becomes the component, the
-//! second is what tests link. `cargo xtask build` does the rest: it compiles for
-//! `wasm32-unknown-unknown` and encodes the result as a component that imports nothing but the
-//! host's log.
+//! [`testing::eviction`] (and its like for the other kinds) plays seeded events to a policy and holds its
+//! answers against the rules of the interface; `portcullis policy test` does the same with the component, and
+//! compares the two.
 //!
-//! In a component a panic is a trap, and the host goes on with its own policy; the message and
-//! the place of the panic are in the host's log.
+//! The manifest says `crate-type = ["cdylib", "rlib"]`: the first becomes the component, the second is what
+//! tests link. `portcullis policy build` does the rest: it compiles for `wasm32-unknown-unknown` and encodes
+//! the result as a component that imports nothing but the host's log.
+//!
+//! In a component a panic is a trap, and the host goes on with its own policy; the message and the place
+//! of the panic are in the host's log.
 
 mod log;
 mod native;
@@ -74,9 +86,6 @@ pub mod testing;
 #[doc(hidden)]
 pub mod words;
 
-// The generated code names the SDK as a policy does.
-#[cfg(target_arch = "wasm32")]
-extern crate self as portcullis_sdk;
 #[cfg(target_arch = "wasm32")]
 #[doc(hidden)]
 pub mod component;

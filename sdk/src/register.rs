@@ -32,7 +32,7 @@ macro_rules! register_eviction {
                 }
             }
 
-    component::export_eviction!(Component with_types_in component::bindings);
+    component::export_policy!(Component with_types_in component::bindings);
         };
     };
 }
@@ -69,7 +69,7 @@ macro_rules! register_prefetch {
                 }
             }
 
-    component::export_prefetch!(Component with_types_in component::bindings);
+    component::export_policy!(Component with_types_in component::bindings);
         };
     };
 }
@@ -102,7 +102,7 @@ macro_rules! register_inlining {
                 }
             }
 
-    component::export_inlining!(Component with_types_in component::bindings);
+    component::export_policy!(Component with_types_in component::bindings);
         };
     };
 }

@@ -104,8 +104,10 @@ pub(crate) fn answer(tree: &Tree, asker: &Asker, request: Request) -> Result<Rep
         | Request::List { .. }
         | Request::Read { .. }
         | Request::Mutate { .. }
-        | Request::Stats => {
-            Err(Failure::new(Status::NotSupported, "a gateway tells statistics, a brick does not"))
+        | Request::Stats
+        | Request::Policy { .. } => {
+            let detail = "a gateway tells statistics and has policies, a brick does not";
+            Err(Failure::new(Status::NotSupported, detail))
         }
     }
 }

@@ -27,7 +27,7 @@ use clap::{Parser, Subcommand};
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::commands::{
-    brick, cat, demo, find, gateway, identity, ls, mount, policy, serve, stat, stats, tar,
+    brick, cat, compile_policy, demo, find, gateway, identity, ls, mount, policy, serve, stat, stats, tar,
 };
 use crate::error::CliError;
 
@@ -61,6 +61,8 @@ enum Command {
     Tar(tar::Arguments),
     Stats(stats::Arguments),
     Policy(policy::Arguments),
+    #[command(hide = true)]
+    CompilePolicy(compile_policy::Arguments),
     Serve(serve::Arguments),
     Demo(demo::Arguments),
 }
@@ -81,6 +83,8 @@ fn run(command: Command) -> Result<(), CliError> {
             Some(arguments) => Command::Mount(arguments),
             None => return Ok(()),
         },
+        // Its limits leave no room for a runtime, and it needs none.
+        Command::CompilePolicy(_) => return compile_policy::run(),
         other => other,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -99,7 +103,8 @@ fn run(command: Command) -> Result<(), CliError> {
             Command::Cat(arguments) => cat::run(arguments).await,
             Command::Tar(arguments) => tar::run(arguments).await,
             Command::Stats(arguments) => stats::run(arguments).await,
-            Command::Policy(arguments) => policy::run(arguments),
+            Command::Policy(arguments) => policy::run(arguments).await,
+            Command::CompilePolicy(_) => compile_policy::run(),
             Command::Serve(arguments) => serve::run(arguments).await,
             Command::Demo(arguments) => demo::run(arguments).await,
         }

@@ -4,11 +4,13 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bytes::Bytes;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use portcullis_client::address::components;
 use portcullis_client::{Address, Client, ClientError, ClientOptions};
 use portcullis_core::Entry;
 use portcullis_transport::{Identity, Role};
+use portcullis_wire::message::{PolicyCommand, PolicyKind, PolicyStatus};
 use portcullis_wire::stats::GatewayStats;
 
 use crate::error::CliError;
@@ -45,14 +47,31 @@ impl Connect {
 
     /// Asks a gateway about itself, as the admin.
     pub(crate) async fn stats(&self, address: &Address) -> Result<GatewayStats, CliError> {
+        let admin = self.admin()?;
+        Client::stats_of(address, admin, self.options()).await.map_err(explained(address))
+    }
+
+    /// Asks something of a gateway's policies, as the admin.
+    pub(crate) async fn policy(
+        &self,
+        address: &Address,
+        kind: PolicyKind,
+        command: PolicyCommand,
+        body: &[Bytes],
+    ) -> Result<PolicyStatus, CliError> {
+        let admin = self.admin()?;
+        let asked = Client::policy_of(address, admin, self.options(), (kind, command), body).await;
+        asked.map_err(explained(address))
+    }
+
+    fn admin(&self) -> Result<Identity, CliError> {
         if self.identity.is_dir() && !self.has(Role::Admin) {
             let dir = self.identity.display();
             return Err(CliError::Said(format!(
                 "{dir} has no admin.key: this needs the identity of the admin, not of a client"
             )));
         }
-        let admin = Identity::load(&self.identity, Role::Admin)?;
-        Client::stats_of(address, admin, self.options()).await.map_err(explained(address))
+        Ok(Identity::load(&self.identity, Role::Admin)?)
     }
 
     fn has(&self, role: Role) -> bool {

@@ -7,7 +7,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use portcullis_core::{Attr, Entry, FileKind, Handle, Status};
 use portcullis_transport::{Identity, Role};
-use portcullis_wire::message::{Caller, Failure, Mutated, Mutation, Notices, SetAttr, Statfs};
+use portcullis_wire::message::{
+    Caller, Failure, Mutated, Mutation, Notices, PolicyCommand, PolicyKind, PolicyStatus, SetAttr,
+    Statfs,
+};
 use portcullis_wire::stats::GatewayStats;
 use portcullis_wire::{Reply, ReplyFrame, Request};
 use tokio::sync::mpsc;
@@ -258,6 +261,30 @@ impl Client {
         let stats = stats(&link).await;
         link.close().await;
         stats
+    }
+
+    /// Asks something of the policies of a gateway, over a connection of its own; `body` is what the
+    /// command announces. It is asked once: what came of it where the connection is lost is not known.
+    ///
+    /// # Errors
+    /// The gateway cannot be reached, or does not do it; `WrongRole` for every identity but an admin's.
+    pub async fn policy_of(
+        address: &Address,
+        identity: Identity,
+        options: ClientOptions,
+        (kind, command): (PolicyKind, PolicyCommand),
+        body: &[Bytes],
+    ) -> Result<PolicyStatus, ClientError> {
+        let options = LinkOptions { client: options, attach: false, server: Role::Gateway };
+        let link = Link::new(address.clone(), identity, options, draw());
+        let reply = link.call_once(&Request::Policy { kind, command }, body).await;
+        let status = match reply {
+            Ok(Reply::Policy(status)) => Ok(*status),
+            Ok(other) => Err(link.misplaced(&ReplyFrame::Reply(other))),
+            Err(error) => Err(error),
+        };
+        link.close().await;
+        status
     }
 
     /// Walks the names of `path` from the root, one lookup each. Symbolic links are not followed:

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use portcullis_core::watch::Change;
 use portcullis_core::{Entry, Status};
@@ -130,6 +131,20 @@ impl Link {
     pub(crate) async fn call(&self, request: &Request) -> Result<Reply, ClientError> {
         let call = |session: Arc<Session>| async move { session.connection.call(request).await };
         self.within(self.mended(call)).await
+    }
+
+    /// Sends a request with what follows it, once.
+    pub(crate) async fn call_once(
+        &self,
+        request: &Request,
+        body: &[Bytes],
+    ) -> Result<Reply, ClientError> {
+        let call = async {
+            let (session, _) = self.live().await?;
+            let called = session.connection.call_with(request, body).await;
+            called.map_err(|error| self.explain(error))
+        };
+        self.within(call).await
     }
 
     /// Sends a request that is answered by a series of frames.

@@ -202,6 +202,39 @@ pub const POLICY_LOGS_PER_SECOND_MAX: u32 = 10;
 /// Proposals without one usable victim, in a row, after which a policy has failed.
 pub const POLICY_SHORTFALLS_MAX: u32 = 8;
 
+/// Largest configuration of a policy.
+pub const POLICY_CONFIG_LEN_BYTES_MAX: usize = 64 * 1024;
+/// CPU time that compiling a policy may take.
+pub const POLICY_COMPILE_CPU_S_MAX: u64 = 60;
+/// Address space that compiling a policy may take.
+pub const POLICY_COMPILE_MEMORY_BYTES_MAX: u64 = 4 << 30;
+/// Machine code of one policy.
+pub const POLICY_CODE_LEN_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Policies whose machine code is kept in one directory.
+pub const POLICY_CODES_MAX: usize = 64;
+/// How long a policy that was replaced is kept at work beside its successor, so that going back to it
+/// takes no time.
+pub const POLICY_WARM_MS: u64 = 60_000;
+/// How long a policy may take to learn what is resident before it is swapped in.
+pub const POLICY_SWAP_MS_MAX: u64 = 20_000;
+/// Events that may wait for a policy that still learns what is resident.
+pub const POLICY_BACKLOG_EVENTS_MAX: usize = 1024 * 1024;
+/// Residents told in one turn to a policy that still learns them; the active one works between.
+pub const POLICY_LESSON_EVENTS: usize = 1024;
+/// Faults of one component within [`POLICY_STRIKES_MS`] after which it is quarantined.
+pub const POLICY_STRIKES_MAX: usize = 3;
+/// See [`POLICY_STRIKES_MAX`].
+pub const POLICY_STRIKES_MS: u64 = 60_000;
+/// How long the native policy works after the first fault within that time before a fresh instance of
+/// the component is tried; twice as long after each further one.
+pub const POLICY_REBUILD_MS: u64 = 500;
+/// Events that are kept of what a component was told last, for when it fails.
+pub const POLICY_EVIDENCE_EVENTS_MAX: usize = 64 * 1024;
+/// Files with such events that are kept.
+pub const POLICY_EVIDENCE_FILES_MAX: usize = 16;
+/// Components that are remembered as quarantined; beyond it the oldest are forgotten.
+pub const POLICY_QUARANTINED_MAX: usize = 64;
+
 /// Largest trace that is replayed, decompressed.
 pub const TRACE_LEN_BYTES_MAX: u64 = 8 << 30;
 /// Requests of one trace.
@@ -246,6 +279,8 @@ const _: () =
     assert!(POLICY_PREFETCH_ANSWERS_MAX * 2 * size_of::<u64>() < POLICY_ANSWER_LEN_BYTES_MAX);
 const _: () = assert!(POLICY_RULES_MAX * 2 * size_of::<u64>() < POLICY_ANSWER_LEN_BYTES_MAX);
 const _: () = assert!(POLICY_STACK_BYTES_MAX * 4 <= POLICY_THREAD_STACK_BYTES);
+const _: () = assert!(POLICY_LESSON_EVENTS <= POLICY_EVENTS_MAX);
+const _: () = assert!(POLICY_EVENTS_MAX < POLICY_EVIDENCE_EVENTS_MAX);
 const _: () = assert!(CACHE_SHARDS.is_power_of_two());
 const _: () = assert!(BRICKS_MAX <= u64::BITS as usize);
 const _: () = assert!(PREFETCH_REQUESTS_MAX * 2 <= REQUESTS_IN_FLIGHT_MAX as usize);

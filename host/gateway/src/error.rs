@@ -51,7 +51,4 @@ pub enum GatewayError {
     /// A socket that was bound has no address.
     #[error("the listening socket has no address: {0}")]
     LocalAddress(std::io::Error),
-    /// The thread of the eviction policy cannot be started.
-    #[error("cannot start the thread of the eviction policy: {0}")]
-    PolicyThread(std::io::Error),
 }

@@ -8,7 +8,8 @@
 //! by [`file_calls`]; [`clients`] has all of them. [`brick_link`] is the way to the brick,
 //! [`brick_session`] keeps the session with it, [`brick_call`] asks over it. [`coherence`] passes
 //! changes on. [`space`] tells what `df` asks. [`outflow`] keeps a slow client from holding up
-//! anything else. [`stats`], [`metrics`] and [`admin`] tell how it goes.
+//! anything else. [`stats`], [`metrics`] and [`admin`] tell how it goes; by [`policies`] an
+//! administrator changes what decides.
 //!
 //! What must hold: a hit takes no lock beyond the cache's and its client's watches', and starts no
 //! task; every request that reaches the brick has a deadline, but for waits for a lock; answers
@@ -44,6 +45,7 @@ mod mutate;
 mod open_file;
 mod outflow;
 mod own_ops;
+mod policies;
 mod reads;
 mod redo;
 mod refresh;
@@ -60,20 +62,23 @@ mod volume;
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_core::cache::CacheConfig;
 use portcullis_core::eviction::PolicyLimits;
 use portcullis_core::limits::{BRICKS_MAX, CACHE_BYTES_MIN};
-use portcullis_policy::{EvictionDriver, LoadedPolicy, LoadedPrefetch, PrefetchDriver};
+use portcullis_policy::{
+    EvictionDriver, LoadedPrefetch, PolicyControl, PolicySetup, PrefetchDriver,
+};
 use portcullis_transport::{Identity, Server};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-pub use portcullis_policy::{PolicyChoice, PrefetchPolicyChoice};
+pub use portcullis_policy::{Compiler, PolicyChoice, PrefetchPolicyChoice};
 
 pub use crate::error::GatewayError;
 
@@ -81,6 +86,7 @@ use crate::ahead::{AheadShared, budget_bytes};
 use crate::brick_link::BrickLink;
 use crate::bricks::Bricks;
 use crate::clock::Clock;
+use crate::policies::Policies;
 use crate::service::GatewayService;
 use crate::stats::Observer;
 use crate::volume::{Cache, Volume};
@@ -106,6 +112,10 @@ pub struct GatewayConfig {
     pub max_age_ms: u64,
     /// What decides what leaves the cache.
     pub eviction: PolicyChoice,
+    /// Where policies are compiled.
+    pub compiler: Compiler,
+    /// Where what an administrator changed is kept, for after a restart; nowhere if `None`.
+    pub state: Option<PathBuf>,
     /// What is listed at the brick before a client asks for it.
     pub prefetch: PrefetchPolicyChoice,
     /// Where health and metrics are served over HTTP; nowhere if `None`.
@@ -124,6 +134,8 @@ impl GatewayConfig {
             cache_bytes: CACHE_BYTES_DEFAULT,
             max_age_ms: MAX_AGE_MS_DEFAULT,
             eviction: PolicyChoice::default(),
+            compiler: Compiler::default(),
+            state: None,
             prefetch: PrefetchPolicyChoice::default(),
             admin: None,
             brick_timeout_ms: BRICK_TIMEOUT_MS_DEFAULT,
@@ -139,6 +151,7 @@ pub struct Gateway {
     volume: Arc<Volume>,
     observer: Arc<Observer>,
     driver: Arc<EvictionDriver>,
+    policies: Policies,
 }
 
 impl Gateway {
@@ -162,9 +175,8 @@ impl Gateway {
         }
         let (capacity_bytes, max_age_ms) = (config.cache_bytes, config.max_age_ms);
         let limits = PolicyLimits { capacity_bytes, seed: random() };
-        let policy = LoadedPolicy::load(config.eviction, limits)?;
         let ahead_limits = PolicyLimits { capacity_bytes: budget_bytes(capacity_bytes), ..limits };
-        let prefetch = LoadedPrefetch::load(config.prefetch, ahead_limits)?;
+        let prefetch = LoadedPrefetch::load(config.prefetch, ahead_limits, &config.compiler)?;
         let server = Server::bind(config.listen, identity)?;
         let address = server.local_addr().map_err(GatewayError::LocalAddress)?;
         let admin = config.admin.map(bind_admin).transpose()?;
@@ -179,13 +191,16 @@ impl Gateway {
         let bricks = Bricks::new(links?, u128::from(random()) << 64 | u128::from(random()));
         let cache = CacheConfig { capacity_bytes, max_age_ms, seed: random() };
         let cache = Arc::new(Cache::new(cache));
-        let driver = EvictionDriver::start(cache.clone(), policy);
-        let driver = Arc::new(driver.map_err(GatewayError::PolicyThread)?);
+        let mut setup = PolicySetup::new(config.eviction, limits);
+        (setup.compiler, setup.state) = (config.compiler, config.state);
+        let control = Arc::new(PolicyControl::start(cache.clone(), setup)?);
+        let driver = control.driver().clone();
         let prefetch = PrefetchDriver::start(prefetch).map_err(GatewayError::PolicyThread)?;
         let ahead = AheadShared::new(Arc::new(prefetch), random());
         let volume = Arc::new(Volume::new(cache, bricks, ahead, capacity_bytes, clock));
         let observer = Arc::new(Observer::new(volume.clone(), driver.clone()));
-        Ok(Self { server, address, admin, volume, observer, driver })
+        let policies = Policies::new(control);
+        Ok(Self { server, address, admin, volume, observer, driver, policies })
     }
 
     /// Where clients connect.
@@ -200,7 +215,7 @@ impl Gateway {
 
     /// Serves until `stop` resolves, then finishes what is under way and returns.
     pub async fn serve(self, stop: impl Future<Output = ()>) {
-        let Self { server, admin, volume, observer, driver, .. } = self;
+        let Self { server, admin, volume, observer, driver, policies, .. } = self;
         let stopping = CancellationToken::new();
         let connecting: Vec<_> = volume
             .bricks
@@ -216,7 +231,7 @@ impl Gateway {
             AbortOnDropHandle::new(tokio::spawn(serving))
         });
         let counters = observer.connections.clone();
-        let service = Arc::new(GatewayService { volume: volume.clone(), observer });
+        let service = Arc::new(GatewayService { volume: volume.clone(), observer, policies });
         server.serve(service, counters, stop).await;
         stopping.cancel();
         if let Some(admin) = admin {

@@ -9,6 +9,7 @@ use portcullis_wire::message::Failure;
 use portcullis_wire::{Reply, Request};
 
 use crate::outflow::Interrupt;
+use crate::policies::Policies;
 use crate::reads;
 use crate::session::Session;
 use crate::stats::Observer;
@@ -18,6 +19,7 @@ use crate::volume::Volume;
 pub(crate) struct GatewayService {
     pub(crate) volume: Arc<Volume>,
     pub(crate) observer: Arc<Observer>,
+    pub(crate) policies: Policies,
 }
 
 impl Service for GatewayService {
@@ -67,6 +69,9 @@ impl Service for GatewayService {
             Request::Setlk { file, lock, wait } => {
                 let count = |status| self.observer.count_failure(status);
                 return Box::pin(session.setlk(file, lock, wait, reply, count)).await;
+            }
+            Request::Policy { kind, command } => {
+                Box::pin(self.policies.answer(session.role, kind, command, body)).await
             }
             other => Box::pin(self.answer(session, other)).await,
         };

@@ -97,6 +97,7 @@ impl Observer {
         let status = self.driver.status();
         EvictionStats {
             name: status.name,
+            version: status.version,
             kind: status.kind.as_str().to_owned(),
             digest: status.digest,
             fallback_reason: status.fallback_reason,

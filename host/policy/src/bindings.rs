@@ -23,3 +23,9 @@ pub(crate) use eviction::portcullis::policy::log;
 
 /// The version of the interface.
 pub(crate) const VERSION: &str = "0.1.0";
+/// Versions whose components work here, one adapter each where they are not of the present track.
+pub(crate) const VERSIONS: &[&str] = &[
+    VERSION,
+    #[cfg(test)]
+    crate::older::VERSION,
+];

@@ -1,4 +1,4 @@
-//! From bytes to a compiled component, with our own words for whatever is wrong with them.
+//! What a component is at its outside, with our own words for whatever is wrong with it.
 //!
 //! The bytes are read to their end before anything is made of them, and names and versions are
 //! checked before the compiler, which is slow and has the largest surface, sees any of it.
@@ -9,18 +9,19 @@ use sha2::{Digest, Sha256};
 use wasmparser::{Encoding, Parser, Payload};
 use wasmtime::component::Component;
 
-use crate::bindings::VERSION;
-use crate::engine::Engine;
+use crate::bindings::{VERSION, VERSIONS};
 use crate::error::Refusal;
 use crate::guest::readable;
 
 /// Where the interfaces of policies come from.
-const PACKAGE: &str = "portcullis:policy/";
+pub(crate) const PACKAGE: &str = "portcullis:policy/";
 /// What the host gives.
 const IMPORTS: &[&str] = &["log"];
 
 /// What a component is for.
 pub(crate) struct World {
+    /// Its interface.
+    pub(crate) name: &'static str,
     /// What it is, with its article, before the word policy.
     kind: &'static str,
     /// What it must have.
@@ -28,30 +29,34 @@ pub(crate) struct World {
 }
 
 /// What decides what leaves the cache.
-pub(crate) const EVICTION: World = World { kind: "an eviction", exports: &["control", "eviction"] };
+pub(crate) const EVICTION: World =
+    World { name: "eviction", kind: "an eviction", exports: &["control", "eviction"] };
 /// What decides what is listed ahead.
-pub(crate) const PREFETCH: World = World { kind: "a prefetch", exports: &["control", "prefetch"] };
+pub(crate) const PREFETCH: World =
+    World { name: "prefetch", kind: "a prefetch", exports: &["control", "prefetch"] };
 
-/// A component that names nothing we do not have.
+/// What decides what content travels along.
+pub(crate) const INLINING: World =
+    World { name: "inlining", kind: "an inlining", exports: &["control", "inlining"] };
+/// All of them.
+const WORLDS: &[&World] = &[&EVICTION, &PREFETCH, &INLINING];
+
+/// A component that names nothing we do not have. Cloning shares its code.
+#[derive(Clone)]
 pub(crate) struct Compiled {
     pub(crate) component: Component,
     /// SHA-256 of its bytes, in hexadecimal.
     pub(crate) digest: String,
 }
 
-/// Inspects and compiles what is for `world`.
-pub(crate) fn compile(
-    engine: &Engine,
-    world: &World,
-    bytes: &[u8],
-) -> Result<Compiled, Refusal> {
-    if bytes.len() > POLICY_COMPONENT_LEN_BYTES_MAX {
-        return Err(Refusal::TooLarge);
-    }
-    check(world, &Names::read(bytes)?)?;
-    let component = Component::from_binary(&engine.wasmtime, bytes)
-        .map_err(|error| Refusal::Compile(format!("{error:#}")))?;
-    Ok(Compiled { component, digest: hexadecimal(&Sha256::digest(bytes)) })
+/// Reads the bytes to their end and refuses what is no policy of `world` for this host.
+pub(crate) fn inspect(world: &World, bytes: &[u8]) -> Result<(), Refusal> {
+    check(world, &Names::read(bytes)?)
+}
+
+/// The world that a component is for.
+pub(crate) fn world_of(bytes: &[u8]) -> Result<&'static World, Refusal> {
+    Ok(Names::read(bytes)?.world())
 }
 
 /// What a component imports and exports at its outside.
@@ -62,8 +67,17 @@ pub(crate) struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
+    /// The world that it is for; the first one where it is for none, which then says what is missing.
+    fn world(&self) -> &'static World {
+        let has = |name| self.exports.iter().any(|export| interface(export) == Some(name));
+        WORLDS.iter().find(|world| has(world.name)).unwrap_or(&WORLDS[0])
+    }
+
     /// Reads the bytes to their end.
     pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, Refusal> {
+        if bytes.len() > POLICY_COMPONENT_LEN_BYTES_MAX {
+            return Err(Refusal::TooLarge);
+        }
         if !bytes.starts_with(b"\0asm") {
             let reason = "it does not begin as WebAssembly does";
             return Err(Refusal::NotAComponent(reason.to_owned()));
@@ -134,12 +148,14 @@ fn check_version(found: &str) -> Result<(), Refusal> {
         let Version { major, minor, .. } = Version::parse(version).ok()?;
         Some(if major == 0 { (0, minor) } else { (major, 0) })
     };
-    if track(found).is_some() && track(found) == track(VERSION) {
+    let is_known = |ours: &&str| track(found).is_some() && track(found) == track(ours);
+    if VERSIONS.iter().any(is_known) {
         return Ok(());
     }
     Err(Refusal::Version { found: readable(found), ours: VERSION })
 }
 
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+/// SHA-256 in hexadecimal.
+pub(crate) fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }

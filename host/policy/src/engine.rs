@@ -31,7 +31,8 @@ impl Engine {
     }
 }
 
-fn config() -> Config {
+/// What any engine of ours is like: code is good for all engines of the same settings.
+pub(crate) fn config() -> Config {
     let mut config = Config::new();
     // A deadline for every call.
     config.epoch_interruption(true);

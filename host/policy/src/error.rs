@@ -1,8 +1,12 @@
 //! How a policy fails: before it works ([`PolicyError`]), or at work ([`Fault`]).
 
 use std::io;
+use std::path::PathBuf;
 
-use portcullis_core::limits::{POLICY_CALL_CPU_MS_MAX, POLICY_COMPONENT_LEN_BYTES_MAX};
+use portcullis_core::eviction::native::NAMES;
+use portcullis_core::limits::{
+    POLICY_CALL_CPU_MS_MAX, POLICY_COMPONENT_LEN_BYTES_MAX, POLICY_SWAP_MS_MAX,
+};
 use thiserror::Error;
 
 /// A policy that cannot be used.
@@ -19,6 +23,20 @@ pub enum PolicyError {
     /// A policy is being swapped in already.
     #[error("another policy is just being swapped in: try again when it is through")]
     Busy,
+    /// There is nothing to go back to.
+    #[error("no policy was active before this one")]
+    NoPrevious,
+    /// All policies are switched off.
+    #[error("the panic switch is on, and native policies work: `policy swap` ends that")]
+    PanicSwitch,
+    /// The place for what is to survive a restart cannot be used.
+    #[error("{path}: {source}")]
+    State {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said, or what is wrong with it.
+        source: io::Error,
+    },
     /// The driver is no more.
     #[error("the gateway is stopping")]
     Stopped,
@@ -89,12 +107,46 @@ pub enum Refusal {
     /// It fails before its first event.
     #[error(transparent)]
     Fault(#[from] Fault),
+    /// There is no native policy of that name.
+    #[error("is no native policy: there are {}", NAMES.join(", "))]
+    Unknown {
+        /// What was asked for.
+        name: String,
+    },
+    /// It failed too often.
+    #[error("is quarantined until this gateway restarts or it is forced: {reason}")]
+    Quarantined {
+        /// What it did last.
+        reason: String,
+    },
+    /// It works, and does not do what an eviction policy is for.
+    #[error("fails the test with made-up objects: {0}")]
+    SelfTest(String),
+    /// It is too slow for the load.
+    #[error(
+        "did not learn what is resident in {} s: it is too slow for this load",
+        POLICY_SWAP_MS_MAX / 1_000
+    )]
+    TooSlow,
+    /// Something came between.
+    #[error("was not swapped in: {0}")]
+    Abandoned(&'static str),
     /// The system does not let WebAssembly run.
     #[error("WebAssembly cannot run here: {0}")]
     Engine(String),
     /// The host itself failed while it loaded the policy.
     #[error("loading it failed within the host, which is a defect of Portcullis")]
     Panicked,
+}
+
+impl PolicyError {
+    /// What a component did wrong, where it is at fault.
+    pub(crate) fn fault(&self) -> Option<&Fault> {
+        match self {
+            PolicyError::Refused { source: Refusal::Fault(fault), .. } => Some(fault),
+            _ => None,
+        }
+    }
 }
 
 impl Refusal {

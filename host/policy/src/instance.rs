@@ -1,20 +1,19 @@
 //! An eviction component at work.
 
 use portcullis_core::eviction::{Event, ObjectId, PolicyLimits};
-use portcullis_core::limits::{POLICY_EVENTS_MAX, POLICY_VICTIMS_MAX};
 
-use crate::bindings::eviction::EvictionPolicy;
-use crate::bindings::eviction::exports::portcullis::policy::control::{Info, Limits};
+use crate::bindings::eviction::exports::portcullis::policy::control::Info;
 use crate::component::Compiled;
 use crate::engine::Engine;
 use crate::error::{Fault, Refusal};
+use crate::eviction_calls::EvictionCalls;
 use crate::guest::readable;
 use crate::sandbox::Sandbox;
 
 /// A component that accepted its configuration.
 pub(crate) struct Instance {
     sandbox: Sandbox,
-    policy: EvictionPolicy,
+    calls: EvictionCalls,
     /// Packed events, kept for its room.
     words: Vec<u64>,
 }
@@ -29,40 +28,31 @@ impl Instance {
         config: &[u8],
         name: &str,
     ) -> Result<(Self, Info), Refusal> {
-        let (mut sandbox, policy) =
-            Sandbox::instantiate(engine, compiled, limits.capacity_bytes, name, |store, instance| {
-                EvictionPolicy::new(store, instance)
-            })?;
-        let control = policy.portcullis_policy_control();
-        let info = sandbox.call("describe", |store| control.call_describe(store))?;
-        sandbox.introduce(&info.name, &info.version)?;
-        let limits = Limits {
-            capacity_bytes: limits.capacity_bytes,
-            seed: limits.seed,
-            max_events: POLICY_EVENTS_MAX as u32,
-            max_answers: POLICY_VICTIMS_MAX as u32,
-        };
+        let capacity_bytes = limits.capacity_bytes;
+        let (mut sandbox, calls) =
+            Sandbox::instantiate(engine, compiled, capacity_bytes, name, EvictionCalls::find)?;
+        let (name, version) = sandbox.call("describe", |store| calls.describe(store))?;
+        sandbox.introduce(&name, &version)?;
         sandbox
-            .call("init", |store| control.call_init(store, limits, config))?
+            .call("init", |store| calls.init(store, limits, config))?
             .map_err(|reason| Refusal::Config(readable(&reason)))?;
-        Ok((Self { sandbox, policy, words: Vec::new() }, info))
+        Ok((Self { sandbox, calls, words: Vec::new() }, Info { name, version }))
     }
 
-    /// Hands over a batch, of at most [`POLICY_EVENTS_MAX`].
+    /// Hands over a batch, of at most
+    /// [`POLICY_EVENTS_MAX`](portcullis_core::limits::POLICY_EVENTS_MAX).
     pub(crate) fn on_events(&mut self, now_ms: u64, events: &[Event]) -> Result<(), Fault> {
-        self.words.clear();
-        self.words.extend(events.iter().flat_map(Event::pack));
-        let eviction = self.policy.portcullis_policy_eviction();
-        let words = &self.words;
-        self.sandbox.call("on-events", |store| eviction.call_on_events(store, now_ms, words))
+        self.calls.pack(events, &mut self.words);
+        let (calls, words) = (&self.calls, &self.words);
+        self.sandbox.call("on-events", |store| calls.on_events(store, now_ms, words))
     }
 
-    /// Asks for victims, at most [`POLICY_VICTIMS_MAX`].
+    /// Asks for victims, at most
+    /// [`POLICY_VICTIMS_MAX`](portcullis_core::limits::POLICY_VICTIMS_MAX).
     pub(crate) fn propose(&mut self, now_ms: u64, want: usize) -> Result<Vec<ObjectId>, Fault> {
-        let eviction = self.policy.portcullis_policy_eviction();
-        let ids = self
-            .sandbox
-            .call("propose", |store| eviction.call_propose(store, now_ms, want as u32))?;
+        let calls = &self.calls;
+        let ids =
+            self.sandbox.call("propose", |store| calls.propose(store, now_ms, want as u32))?;
         if ids.len() > want {
             return Err(Fault::Oversize { proposed: ids.len(), wanted: want });
         }

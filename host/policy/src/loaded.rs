@@ -5,16 +5,20 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::thread;
 
+use portcullis_core::eviction::native::NAMES;
 use portcullis_core::eviction::s3fifo::S3Fifo;
 use portcullis_core::eviction::{Event, EvictionPolicy, ObjectId, PolicyLimits};
 use portcullis_core::limits::{POLICY_COMPONENT_LEN_BYTES_MAX, POLICY_THREAD_STACK_BYTES};
 
 use crate::builtin;
-use crate::component::{Compiled, EVICTION, compile};
-use crate::engine::Engine;
+use crate::codes::CodeCache;
+use crate::compiler::Compiler;
+use crate::component::EVICTION;
 use crate::error::{Fault, PolicyError, Refusal};
 use crate::instance::Instance;
-use crate::status::{PolicyIdentity, PolicyKind};
+use crate::recipe::Recipe;
+use crate::self_test::self_test;
+use crate::status::PolicyIdentity;
 
 /// Which eviction policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,7 +26,7 @@ pub enum PolicyChoice {
     /// The S3-FIFO component inside this binary.
     #[default]
     BuiltIn,
-    /// A component in a file.
+    /// A component in a file, with an empty configuration.
     File(PathBuf),
     /// A component in memory.
     Bytes {
@@ -35,47 +39,127 @@ pub enum PolicyChoice {
     },
     /// The native S3-FIFO, without any Wasm.
     Native,
+    /// A native policy by its name, one of `portcullis_core::eviction::native::NAMES`.
+    Named(String),
+}
+
+impl PolicyChoice {
+    /// The same, with what lies in a file or in this binary read into memory.
+    ///
+    /// # Errors
+    /// It cannot be read, or there is too much of it.
+    pub fn read(self) -> Result<Self, PolicyError> {
+        match self {
+            Self::File(path) => Self::configured(&path, Vec::new()),
+            Self::BuiltIn => match builtin::COMPONENT {
+                Some(bytes) => Ok(Self::Bytes {
+                    name: builtin::NAME.to_owned(),
+                    bytes: bytes.to_vec(),
+                    config: Vec::new(),
+                }),
+                None => Err(Refusal::NotBuilt.of(builtin::NAME)),
+            },
+            other => Ok(other),
+        }
+    }
+
+    /// The component in a file, with a configuration.
+    ///
+    /// # Errors
+    /// It cannot be read, or there is too much of it.
+    pub fn configured(path: &Path, config: Vec<u8>) -> Result<Self, PolicyError> {
+        let name = path.display().to_string();
+        match read(path) {
+            Ok(bytes) => Ok(Self::Bytes { name, bytes, config }),
+            Err(refusal) => Err(refusal.of(name)),
+        }
+    }
 }
 
 /// A policy that accepted its configuration and has seen no event yet.
 pub struct LoadedPolicy {
     pub(crate) policy: Policy,
     pub(crate) identity: PolicyIdentity,
+    pub(crate) recipe: Recipe,
     pub(crate) limits: PolicyLimits,
 }
 
-/// A component that was read, checked and compiled, to be loaded as often as is wanted.
+/// A policy that was read, checked and compiled, to be loaded as often as is wanted.
+#[derive(Clone)]
 pub struct CompiledPolicy {
-    name: String,
-    compiled: Compiled,
+    pub(crate) recipe: Recipe,
 }
 
 impl CompiledPolicy {
-    /// Reads and compiles the component in a file.
+    /// Reads and compiles the component in a file, in this process.
     ///
     /// # Errors
     /// What is wrong with it.
     pub fn open(path: &Path) -> Result<Self, PolicyError> {
-        let name = path.display().to_string();
-        let open = || compile(Engine::shared()?, &EVICTION, &read(path)?);
-        match on_deep_stack(open)? {
-            Ok(compiled) => Ok(Self { name, compiled }),
-            Err(refusal) => Err(refusal.of(&name)),
+        PolicyLoader::default().compile(PolicyChoice::File(path.to_owned()))
+    }
+
+    /// The same component with another configuration; a native policy has none.
+    pub(crate) fn with_config(mut self, other: &[u8]) -> Self {
+        if let Recipe::Component { config, .. } = &mut self.recipe {
+            *config = other.into();
         }
+        self
     }
 
-    /// SHA-256 of the component in hexadecimal.
+    /// SHA-256 of the component in hexadecimal, empty for a native policy.
     pub fn digest(&self) -> &str {
-        &self.compiled.digest
+        self.recipe.digest()
     }
 
-    /// Makes a policy of it, with an empty configuration.
+    /// Tries it with made-up objects.
+    ///
+    /// # Errors
+    /// What it did wrong, or did not do.
+    pub fn self_test(&self, limits: PolicyLimits) -> Result<(), PolicyError> {
+        on_deep_stack(|| self_test(&self.recipe, limits))?
+            .map_err(|refusal| refusal.of(self.recipe.name()))
+    }
+
+    /// Makes a policy of it.
     ///
     /// # Errors
     /// What is wrong with it.
     pub fn load(&self, limits: PolicyLimits) -> Result<LoadedPolicy, PolicyError> {
-        let load = || LoadedPolicy::start(&self.name, &self.compiled, b"", limits);
-        on_deep_stack(load)?.map_err(|refusal| refusal.of(&self.name))
+        on_deep_stack(|| self.recipe.start(limits))?
+            .map_err(|refusal| refusal.of(self.recipe.name()))
+    }
+}
+
+/// Makes policies of what is chosen.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PolicyLoader {
+    compiler: Compiler,
+    codes: Option<CodeCache>,
+}
+
+impl PolicyLoader {
+    pub(crate) fn new(compiler: Compiler, codes: Option<CodeCache>) -> Self {
+        Self { compiler, codes }
+    }
+
+    /// Reads, checks and compiles what was chosen.
+    pub(crate) fn compile(&self, choice: PolicyChoice) -> Result<CompiledPolicy, PolicyError> {
+        let (name, bytes, config) = match choice.read()? {
+            PolicyChoice::Bytes { name, bytes, config } => (name, bytes, config),
+            PolicyChoice::Named(name) => {
+                let recipe = NAMES.iter().find(|known| **known == name).copied();
+                return match recipe.map(Recipe::Native) {
+                    Some(recipe) => Ok(CompiledPolicy { recipe }),
+                    None => Err(Refusal::Unknown { name: name.clone() }.of(name)),
+                };
+            }
+            _ => return Ok(CompiledPolicy { recipe: Recipe::STAND_IN }),
+        };
+        let compiled = on_deep_stack(|| self.compiler.compile(&EVICTION, &bytes, self.codes.as_ref()))?;
+        let compiled = compiled.map_err(|refusal| refusal.of(&name))?;
+        let (name, config) = (name.into(), config.into());
+        Ok(CompiledPolicy { recipe: Recipe::Component { name, compiled, config } })
     }
 }
 
@@ -96,7 +180,7 @@ pub(crate) fn on_deep_stack<T: Send>(
 /// A policy of either kind. Native ones do not fail.
 pub(crate) enum Policy {
     Wasm(Box<Instance>),
-    Native(Box<S3Fifo>),
+    Native(Box<dyn EvictionPolicy>),
 }
 
 impl LoadedPolicy {
@@ -106,20 +190,19 @@ impl LoadedPolicy {
     /// # Errors
     /// What is wrong with the policy.
     pub fn load(choice: PolicyChoice, limits: PolicyLimits) -> Result<Self, PolicyError> {
-        let (name, bytes, config) = match choice {
-            PolicyChoice::Native => return Ok(Self::native(limits)),
-            PolicyChoice::BuiltIn => match builtin::COMPONENT {
-                Some(bytes) => (builtin::NAME.to_owned(), bytes.to_vec(), Vec::new()),
-                None => return Err(Refusal::NotBuilt.of(builtin::NAME)),
-            },
-            PolicyChoice::File(path) => return CompiledPolicy::open(&path)?.load(limits),
-            PolicyChoice::Bytes { name, bytes, config } => (name, bytes, config),
-        };
-        let load = || {
-            let compiled = compile(Engine::shared()?, &EVICTION, &bytes)?;
-            Self::start(&name, &compiled, &config, limits)
-        };
-        on_deep_stack(load)?.map_err(|refusal| refusal.of(&name))
+        PolicyLoader::default().compile(choice)?.load(limits)
+    }
+
+    /// The native policy that works where a component cannot.
+    pub(crate) fn stand_in(limits: PolicyLimits) -> Self {
+        let policy = Policy::Native(Box::new(S3Fifo::new(limits)));
+        let identity = PolicyIdentity::native(S3Fifo::NAME);
+        Self { policy, identity, recipe: Recipe::STAND_IN, limits }
+    }
+
+    /// Who it is.
+    pub fn identity(&self) -> &PolicyIdentity {
+        &self.identity
     }
 
     /// Name, as the policy gives it.
@@ -147,32 +230,6 @@ impl LoadedPolicy {
     /// What the policy did wrong; it must not be called again. A native policy does nothing wrong.
     pub fn propose(&mut self, now_ms: u64, want: usize) -> Result<Vec<ObjectId>, Fault> {
         self.policy.propose(now_ms, want)
-    }
-
-    pub(crate) fn native(limits: PolicyLimits) -> Self {
-        let identity = PolicyIdentity {
-            name: S3Fifo::NAME.to_owned(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            kind: PolicyKind::Native,
-            digest: String::new(),
-        };
-        Self { policy: Policy::Native(Box::new(S3Fifo::new(limits))), identity, limits }
-    }
-
-    fn start(
-        name: &str,
-        compiled: &Compiled,
-        config: &[u8],
-        limits: PolicyLimits,
-    ) -> Result<Self, Refusal> {
-        let (instance, info) = Instance::start(Engine::shared()?, compiled, limits, config, name)?;
-        let identity = PolicyIdentity {
-            name: info.name,
-            version: info.version,
-            kind: PolicyKind::Wasm,
-            digest: compiled.digest.clone(),
-        };
-        Ok(Self { policy: Policy::Wasm(Box::new(instance)), identity, limits })
     }
 }
 

@@ -191,8 +191,7 @@ impl Runner {
     /// Replaces the component by the native policy, and says why.
     fn fall_back(&mut self, fault: &Fault) {
         let failed = self.board.active();
-        let reason =
-            format!("{} {} (sha256 {}) {fault}", failed.name, failed.version, failed.digest);
+        let reason = format!("{failed} {fault}");
         tracing::warn!("prefetch policy replaced by the native one: {reason}");
         self.exchange(LoadedPrefetch::native(PrefetchChoice::default()), reason);
     }

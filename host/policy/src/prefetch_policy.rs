@@ -6,11 +6,13 @@ use std::path::PathBuf;
 use portcullis_core::eviction::PolicyLimits;
 use portcullis_core::prefetch::PrefetchChoice;
 
-use crate::component::{PREFETCH, compile};
+use crate::compiler::Compiler;
+use crate::component::{Compiled, PREFETCH};
 use crate::engine::Engine;
 use crate::error::{PolicyError, Refusal};
 use crate::loaded::{on_deep_stack, read};
 use crate::prefetch_instance::PrefetchInstance;
+use crate::recipe::config_digest;
 use crate::status::{PolicyIdentity, PolicyKind};
 
 /// Which prefetch policy.
@@ -52,12 +54,16 @@ pub(crate) enum PrefetchSeat {
 }
 
 impl LoadedPrefetch {
-    /// Loads a policy: reads, checks, compiles, instantiates and initialises it. Of `limits` the
+    /// Loads a policy: reads, checks, has compiled, instantiates and initialises it. Of `limits` the
     /// capacity is what may be there ahead for one client.
     ///
     /// # Errors
     /// What is wrong with the policy.
-    pub fn load(choice: PrefetchPolicyChoice, limits: PolicyLimits) -> Result<Self, PolicyError> {
+    pub fn load(
+        choice: PrefetchPolicyChoice,
+        limits: PolicyLimits,
+        compiler: &Compiler,
+    ) -> Result<Self, PolicyError> {
         let (name, bytes, config) = match choice {
             PrefetchPolicyChoice::Native(choice) => return Ok(Self::native(choice)),
             PrefetchPolicyChoice::File(path) => {
@@ -67,7 +73,10 @@ impl LoadedPrefetch {
             }
             PrefetchPolicyChoice::Bytes { name, bytes, config } => (name, bytes, config),
         };
-        let load = || Self::start(&name, &bytes, &config, limits);
+        let load = || {
+            let compiled = compiler.compile(&PREFETCH, &bytes, None)?;
+            Self::start(&name, &compiled, &config, limits)
+        };
         on_deep_stack(load)?.map_err(|refusal| refusal.of(&name))
     }
 
@@ -77,29 +86,24 @@ impl LoadedPrefetch {
     }
 
     pub(crate) fn native(choice: PrefetchChoice) -> Self {
-        let identity = PolicyIdentity {
-            name: choice.name().to_owned(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            kind: PolicyKind::Native,
-            digest: String::new(),
-        };
+        let identity = PolicyIdentity::native(choice.name());
         Self { policy: PrefetchSeat::Native(choice), identity }
     }
 
     fn start(
         name: &str,
-        bytes: &[u8],
+        compiled: &Compiled,
         config: &[u8],
         limits: PolicyLimits,
     ) -> Result<Self, Refusal> {
         let engine = Engine::shared()?;
-        let compiled = compile(engine, &PREFETCH, bytes)?;
-        let (instance, info) = PrefetchInstance::start(engine, &compiled, limits, config, name)?;
+        let (instance, info) = PrefetchInstance::start(engine, compiled, limits, config, name)?;
         let identity = PolicyIdentity {
             name: info.name,
             version: info.version,
             kind: PolicyKind::Wasm,
-            digest: compiled.digest,
+            digest: compiled.digest.clone(),
+            config_digest: config_digest(config),
         };
         Ok(Self { policy: PrefetchSeat::Wasm(Box::new(instance)), identity })
     }

@@ -18,6 +18,8 @@ pub struct PrefetchStatus {
     pub kind: PolicyKind,
     /// SHA-256 of the component in hexadecimal; empty for a native policy.
     pub digest: String,
+    /// SHA-256 of its configuration in hexadecimal; empty where there is none.
+    pub config_digest: String,
     /// Where this is the fallback: which component failed, and how. Empty otherwise.
     pub fallback_reason: String,
     /// Calls into components.
@@ -84,7 +86,7 @@ impl PrefetchBoard {
     }
 
     pub(crate) fn status(&self) -> PrefetchStatus {
-        let (PolicyIdentity { name, version, kind, digest }, fallback_reason) =
+        let (PolicyIdentity { name, version, kind, digest, config_digest }, fallback_reason) =
             self.active.lock().clone();
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         PrefetchStatus {
@@ -92,6 +94,7 @@ impl PrefetchBoard {
             version,
             kind,
             digest,
+            config_digest,
             fallback_reason,
             calls: load(&self.calls),
             events: load(&self.events),

@@ -34,6 +34,9 @@ impl Sandbox {
         let misfit = |error: wasmtime::Error| Refusal::Interface(format!("{error:#}"));
         log::add_to_linker::<_, HasSelf<_>>(&mut linker, |guest: &mut Guest| guest)
             .map_err(misfit)?;
+        // What components of an old version import, which have an adapter.
+        #[cfg(test)]
+        crate::older::add_to_linker(&mut linker).map_err(misfit)?;
         let prepared = linker.instantiate_pre(&compiled.component).map_err(misfit)?;
 
         let guest = Guest::new(capacity_bytes, name.to_owned());
@@ -42,8 +45,7 @@ impl Sandbox {
         store.set_hostcall_fuel(POLICY_ANSWER_LEN_BYTES_MAX);
         store.epoch_deadline_callback(|mut store| store.data_mut().at_epoch());
         let mut sandbox = Self { engine, store };
-        let instance =
-            sandbox.call("instantiation", |store| prepared.instantiate(store))?;
+        let instance = sandbox.call("instantiation", |store| prepared.instantiate(store))?;
         let exports = exports(&mut sandbox.store, &instance).map_err(misfit)?;
         Ok((sandbox, exports))
     }
@@ -59,6 +61,11 @@ impl Sandbox {
         store.data_mut().first_epoch_ns = None;
         store.set_epoch_deadline(1);
         enter(store).map_err(|error| fault(name, &error, store.data_mut().denied.take()))
+    }
+
+    /// Bytes of memory that it has taken.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.store.data().memory_bytes
     }
 
     /// Takes what the component said of itself, and calls it by its name from now on.

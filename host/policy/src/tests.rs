@@ -10,6 +10,8 @@ mod misuse;
 mod mutations;
 mod numbers;
 mod prefetch;
+mod versions;
+mod swaps;
 mod work;
 
 use std::path::PathBuf;

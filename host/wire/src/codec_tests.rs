@@ -3,6 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use portcullis_core::limits::{
     CALLER_GROUPS_MAX, CHANGES_TOLD_MAX, HANDLE_LEN_MAX, LINK_TARGET_LEN_MAX, NAME_LEN_MAX,
+    POLICY_COMPONENT_LEN_BYTES_MAX, POLICY_CONFIG_LEN_BYTES_MAX,
 };
 use portcullis_core::replay::OpId;
 use portcullis_core::volume::{Ask, Change as Placed, MemberSet, Place, Told, TxId, Unfinished};
@@ -10,9 +11,10 @@ use portcullis_core::watch::Change;
 use portcullis_core::{Attr, ChunkBuilder, Entry, EntryRef, FileKind, Handle, Status, Timestamp};
 
 use super::*;
+use crate::message::policy::{PolicyName, PreviousPolicy, QuarantinedPolicy};
 use crate::message::{
-    Caller, Lock, LockKind, LockOwner, LockSort, Membership, Mutated, Mutation, Notices, SetAttr,
-    SetTime, Statfs,
+    Caller, Lock, LockKind, LockOwner, LockSort, Membership, Mutated, Mutation, Notices,
+    PolicyCommand, PolicyKind, PolicySource, PolicyStatus, SetAttr, SetTime, Statfs,
 };
 
 fn handle() -> Handle {
@@ -45,6 +47,40 @@ fn lock() -> Lock {
         owner: owner(),
         pid: 77,
     }
+}
+
+fn policy_commands() -> Vec<Request> {
+    let component =
+        PolicySource::Component { name: "p.wasm".into(), len_bytes: 9, config_len_bytes: Some(2) };
+    let native = PolicySource::Native { name: "lru".into() };
+    let commands = [
+        PolicyCommand::Status,
+        PolicyCommand::Load { source: component.clone(), force: false },
+        PolicyCommand::Swap { source: component, force: true },
+        PolicyCommand::Swap { source: PolicySource::BuiltIn, force: false },
+        PolicyCommand::Swap { source: native, force: false },
+        PolicyCommand::Rollback,
+        PolicyCommand::Panic,
+    ];
+    let request = |(at, command)| Request::Policy { kind: PolicyKind::ALL[at % 3], command };
+    commands.into_iter().enumerate().map(request).collect()
+}
+
+#[test]
+fn what_follows_a_policy_command_is_its_component_and_configuration() {
+    let lens: Vec<u32> = policy_commands().iter().map(Request::body_len_bytes).collect();
+    assert_eq!(lens, [0, 11, 11, 0, 0, 0, 0]);
+    let source = |len_bytes, config| {
+        let (name, config_len_bytes) = (String::new(), Some(config));
+        PolicySource::Component { name, len_bytes, config_len_bytes }
+    };
+    let most = POLICY_COMPONENT_LEN_BYTES_MAX as u32;
+    assert!(source(most, 0).is_within_limits());
+    assert!(!source(most + 1, 0).is_within_limits());
+    assert!(!source(0, POLICY_CONFIG_LEN_BYTES_MAX as u32 + 1).is_within_limits());
+    // Lengths that together are more than fits are not taken for few.
+    let command = PolicyCommand::Swap { source: source(u32::MAX, u32::MAX), force: false };
+    assert_eq!(command.body_len_bytes(), u32::MAX);
 }
 
 fn mutations() -> Vec<Mutation> {
@@ -121,6 +157,7 @@ fn requests() -> Vec<Request> {
         Request::Join { membership: Some(membership()) },
         Request::Getattrs { handles: vec![handle, handle] },
     ];
+    requests.extend(policy_commands());
     requests.extend(mutations().into_iter().map(mutate));
     requests
 }
@@ -179,6 +216,12 @@ fn replies() -> Vec<ReplyFrame> {
             led: Vec::new(),
         }),
         ReplyFrame::Reply(Reply::Entries(vec![None, Some(entry())])),
+        ReplyFrame::Reply(Reply::Policy(Box::new(PolicyStatus {
+            previous: Some(PreviousPolicy::default()),
+            quarantined: vec![QuarantinedPolicy::default()],
+            loaded: Some(PolicyName::default()),
+            ..PolicyStatus::default()
+        }))),
         ReplyFrame::Chunk(builder.finish(1).expect("one entry")),
         ReplyFrame::Data(Bytes::from_static(b"data")),
         ReplyFrame::Data(Bytes::new()),

@@ -85,6 +85,8 @@ pub struct CacheStats {
 pub struct EvictionStats {
     /// Name, as the policy gives it.
     pub name: String,
+    /// Version, as the policy gives it.
+    pub version: String,
     /// `wasm` or `native`.
     pub kind: String,
     /// SHA-256 of the active component, in hexadecimal; empty for a native policy.

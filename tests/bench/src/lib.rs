@@ -8,6 +8,7 @@
 pub mod chain;
 pub mod echo;
 pub mod listing;
+pub mod open_loop;
 
 use std::time::{Duration, Instant};
 

@@ -10,6 +10,7 @@
 //! - [`backing`]: file systems of other kinds to export.
 //! - [`tree`]: directories to export.
 //! - [`find`]: listing a tree through Portcullis and with the system's find, and comparing.
+//! - [`load`]: lookups without end.
 //! - [`dial`], [`raw`]: requests without the command line, well-formed and not.
 //! - [`need`]: what a test needs of the machine, and how it says that this is missing.
 //!
@@ -22,6 +23,7 @@ pub mod actor;
 pub mod backing;
 pub mod dial;
 pub mod find;
+pub mod load;
 pub mod mounted;
 pub mod need;
 pub mod process;

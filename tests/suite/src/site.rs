@@ -8,6 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use portcullis_wire::message::PolicyStatus;
 use portcullis_wire::stats::{BrickStats, GatewayStats};
 use tempfile::TempDir;
 
@@ -26,6 +27,7 @@ pub struct Site {
     /// The other bricks of a volume of several, by number from 1.
     pub more_bricks: Vec<Part>,
     brick_address: String,
+    gateway_args: Vec<String>,
     export: PathBuf,
     dir: TempDir,
 }
@@ -112,8 +114,16 @@ impl Site {
         command.args(["--listen", "127.0.0.1:0"]).args(gateway_args);
         let gateway = Server::start(&mut command, &dir.path().join("gateway.log"));
         let brick_address = brick.ready().to_owned();
-        let (export, more_gateways) = (export.to_owned(), Vec::new());
-        Self { brick: Some(brick), gateway, more_gateways, more_bricks, brick_address, export, dir }
+        Self {
+            brick: Some(brick),
+            gateway,
+            more_gateways: Vec::new(),
+            more_bricks,
+            brick_address,
+            gateway_args: gateway_args.iter().map(|&arg| arg.to_owned()).collect(),
+            export: export.to_owned(),
+            dir,
+        }
     }
 
     /// Adds a brick to the volume. Gateways that are started from now on have it.
@@ -162,7 +172,7 @@ impl Site {
         self.gateway.end();
     }
 
-    /// Starts the first gateway again, at its old address.
+    /// Starts the first gateway again, at its old address and with its old arguments.
     pub fn restart_gateway(&mut self) {
         self.gateway.end();
         let address = self.gateway.ready().to_owned();
@@ -170,7 +180,7 @@ impl Site {
         for brick in self.bricks() {
             command.args(["--brick", &brick]);
         }
-        command.args(["--listen", &address]);
+        command.args(["--listen", &address]).args(&self.gateway_args);
         self.gateway = Server::start(&mut command, &self.dir.path().join("gateway.log"));
     }
 
@@ -227,6 +237,21 @@ impl Site {
     pub fn stats(&self) -> GatewayStats {
         let json = self.stdout("stats", "/", &["--json"]);
         serde_json::from_slice(&json).expect("stats are JSON")
+    }
+
+    /// Runs `portcullis policy VERB` against the gateway and answers how its policies stand then.
+    ///
+    /// # Errors
+    /// What the command said where it failed.
+    pub fn policy(&self, verb: &str, args: &[&str]) -> Result<PolicyStatus, String> {
+        let mut command = Command::new(binary());
+        command.args(["policy", verb]).arg(self.url("/")).arg("--identity").arg(self.identity());
+        let output = command.arg("--json").args(args).stdin(Stdio::null()).output();
+        let output = output.expect("the command runs");
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+        }
+        Ok(serde_json::from_slice(&output.stdout).expect("a status is JSON"))
     }
 
     /// What the gateway tells of its first brick.

@@ -3,10 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use portcullis_gateway::{Gateway, GatewayConfig, PrefetchPolicyChoice};
+use portcullis_core::limits::POLICY_CONFIG_LEN_BYTES_MAX;
+use portcullis_gateway::{Gateway, GatewayConfig, GatewayError, PrefetchPolicyChoice};
 use portcullis_policy::PolicyChoice;
 use portcullis_transport::{Identity, Role};
 
+use crate::commands::compile_policy;
+use crate::commands::policy::read;
 use crate::error::CliError;
 use crate::server::{Stop, print_ready, resolve};
 use crate::units::{parse_duration, parse_size};
@@ -30,6 +33,13 @@ pub(crate) struct Arguments {
     /// Eviction policy, a WebAssembly component [default: the S3-FIFO component that is built in]
     #[arg(long, value_name = "FILE")]
     eviction: Option<PathBuf>,
+    /// Configuration of that component
+    #[arg(long, value_name = "FILE", requires = "eviction")]
+    eviction_config: Option<PathBuf>,
+    /// Where what an administrator changes is kept, for after a restart (a directory, made where it is
+    /// missing), and compiled policies
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
     /// What is listed at the brick before a client asks for it: none, statahead, crawl, or a policy of
     /// one's own, a WebAssembly component [default: crawl]
     #[arg(long, value_name = "NAME|FILE.wasm", value_parser = parse_prefetch)]
@@ -83,8 +93,14 @@ impl Arguments {
             config.cache_bytes = bytes;
         }
         if let Some(file) = self.eviction {
-            config.eviction = PolicyChoice::File(file);
+            let policy = match &self.eviction_config {
+                Some(path) => read(path, POLICY_CONFIG_LEN_BYTES_MAX)?,
+                None => Vec::new(),
+            };
+            config.eviction = PolicyChoice::configured(&file, policy).map_err(GatewayError::from)?;
         }
+        config.compiler = compile_policy::compiler();
+        config.state = self.state;
         if let Some(prefetch) = self.prefetch {
             config.prefetch = prefetch;
         }

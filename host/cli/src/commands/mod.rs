@@ -2,6 +2,7 @@
 
 pub(crate) mod brick;
 pub(crate) mod cat;
+pub(crate) mod compile_policy;
 pub(crate) mod demo;
 pub(crate) mod find;
 pub(crate) mod gateway;

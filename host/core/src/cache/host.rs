@@ -155,6 +155,15 @@ impl<W: Send> EvictionHost for DentryCache<W> {
         events.extend(aged.into_iter().map(|(_, event)| event));
     }
 
+    fn residents(&self, pending: &mut Vec<Event>, residents: &mut Vec<Event>) {
+        let mut aged = Vec::new();
+        for shard in &self.shards {
+            shard.write().residents(&self.common, pending, &mut aged);
+        }
+        aged.sort_by_key(|&(age, _)| Reverse(age));
+        residents.extend(aged.into_iter().map(|(_, event)| event));
+    }
+
     fn usage(&self) -> (u64, u64) {
         (self.common.used_bytes(), self.common.config.capacity_bytes)
     }

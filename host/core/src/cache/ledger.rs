@@ -282,6 +282,24 @@ impl Ledger {
         }
     }
 
+    /// Tells every resident object with its age, where nothing waits to be told. `describe` tells
+    /// what an object is.
+    pub(super) fn residents(
+        &self,
+        out: &mut Vec<(u32, Event)>,
+        describe: impl Fn(Site) -> Option<Told>,
+    ) {
+        debug_assert_eq!(self.events.len(), self.taken_back, "all of it was drained");
+        for (index, object) in self.objects.iter().enumerate() {
+            if object.is_live()
+                && let Some(told) = describe(object.site())
+            {
+                let age = self.next_born.wrapping_sub(object.born);
+                out.push((age, told.event(self.id(index as u32))));
+            }
+        }
+    }
+
     /// Takes a proposed victim, or says why not.
     pub(super) fn propose(&mut self, id: ObjectId) -> Verdict {
         let Some(object) = self.objects.get_mut((id.slot() >> SHARD_BITS) as usize) else {

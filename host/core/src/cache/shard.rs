@@ -484,6 +484,21 @@ impl<W> Shard<W> {
             told(common, dir, &dir.slot(site.slot)?.content, site.part)
         });
     }
+
+    /// Moves what waits to be told into `pending`, and tells what is resident after that.
+    pub(super) fn residents(
+        &mut self,
+        common: &Common,
+        pending: &mut Vec<Event>,
+        out: &mut Vec<(u32, Event)>,
+    ) {
+        self.drain(pending);
+        let Self { dirs, ledger, .. } = self;
+        ledger.residents(out, |site| {
+            let dir = dirs.get(site.dir)?;
+            told(common, dir, &dir.slot(site.slot)?.content, site.part)
+        });
+    }
 }
 
 /// A bit in `Dir::filling` that no listing has: the directory is kept while it changes.

@@ -468,6 +468,7 @@ fn policies_are_told_every_coming_and_going_and_their_victims_leave() {
     follower.follow(&events);
     assert_eq!(follower.resident.len() as u64, cache.counters().objects);
     let mut random = fastrand::Rng::with_seed(3);
+    let mut newcomer: Option<Follower> = None;
     for round in 0..200 {
         for _ in 0..20 {
             let dir = random.u64(2..400);
@@ -479,6 +480,18 @@ fn policies_are_told_every_coming_and_going_and_their_victims_leave() {
         while cache.drain(64, &mut events) {}
         follower.follow(&events);
         assert_eq!(follower.resident.len() as u64, cache.counters().objects, "round {round}");
+        // One that comes later knows the same, and loses nothing of what the first one is told.
+        newcomer.iter_mut().for_each(|newcomer| newcomer.follow(&events));
+        if round % 50 == 10 {
+            fill_listing(&cache, 0, &handle(round + 1_000), &names(0..100));
+            let (mut pending, mut residents) = (Vec::new(), Vec::new());
+            cache.residents(&mut pending, &mut residents);
+            follower.follow(&pending);
+            newcomer.insert(Follower::default()).follow(&residents);
+        }
+        if let Some(newcomer) = &newcomer {
+            assert_eq!(newcomer.resident, follower.resident, "round {round}");
+        }
         let mut victims: Vec<_> = follower.resident.iter().copied().collect();
         victims.sort();
         victims.truncate(cache.shortage());

@@ -222,8 +222,13 @@ pub trait EvictionHost: Send + Sync {
     fn offer(&self, victims: &[ObjectId]) -> Offered;
 
     /// Empties the reserve, discards pending events and tells every resident object as an insert
-    /// with its hits, oldest first: what a policy that takes over has to know.
+    /// with its hits, oldest first: what the first policy of a driver has to know.
     fn restart(&self, events: &mut Vec<Event>);
+
+    /// Appends all pending events to `pending`, and every object that is resident after them to
+    /// `residents`, as an insert, oldest first: what a policy has to know that comes beside another
+    /// one, or after it. What is drained from now on follows on both. The reserve stays as it is.
+    fn residents(&self, pending: &mut Vec<Event>, residents: &mut Vec<Event>);
 
     /// Bytes held and bytes allowed.
     fn usage(&self) -> (u64, u64);

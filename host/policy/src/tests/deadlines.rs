@@ -4,7 +4,8 @@ use portcullis_core::limits::POLICY_CALL_CPU_MS_MAX;
 
 use super::guests::Guest;
 use super::{LIMITS, until};
-use crate::component::{EVICTION, compile};
+use crate::compiler::Compiler;
+use crate::component::EVICTION;
 use crate::cpu::thread_cpu_ns;
 use crate::engine::Engine;
 use crate::error::Fault;
@@ -12,7 +13,9 @@ use crate::instance::Instance;
 
 fn start(guest: &Guest) -> Instance {
     let engine = Engine::shared().expect("Wasm runs here");
-    let compiled = compile(engine, &EVICTION, &guest.component()).expect("it compiles");
+    let compiled = Compiler::InProcess
+        .compile(&EVICTION, &guest.component(), None)
+        .expect("it compiles");
     Instance::start(engine, &compiled, LIMITS, b"", "guest").expect("it starts").0
 }
 

@@ -6,13 +6,9 @@ use std::sync::Arc;
 
 use super::host::TestHost;
 use super::misdeeds::misdeed;
-use super::{LIMITS, until};
-use crate::component::{Compiled, EVICTION, compile};
-use crate::engine::Engine;
-use crate::instance::Instance;
-use crate::loaded::Policy;
-use crate::status::{PolicyIdentity, PolicyKind};
-use crate::{EvictionDriver, LoadedPolicy, PolicyChoice};
+use super::misuse::once;
+use super::{LIMITS, built, until};
+use crate::{CompiledPolicy, EvictionDriver, LoadedPolicy};
 
 /// Set in the process that is measured.
 const INSIDE: &str = "PORTCULLIS_TEST_INSIDE";
@@ -41,28 +37,18 @@ fn resident_bytes() -> u64 {
     kib.expect("resident memory") * 1024
 }
 
-fn compiled(choice: &PolicyChoice) -> Compiled {
-    let PolicyChoice::Bytes { bytes, .. } = choice else { panic!("it is in memory") };
-    compile(Engine::shared().expect("Wasm runs here"), &EVICTION, bytes).expect("it compiles")
+fn compiled() -> CompiledPolicy {
+    CompiledPolicy::open(&built("test/misdeed")).expect("it compiles")
 }
 
-fn load(compiled: &Compiled, config: &str) -> LoadedPolicy {
-    let engine = Engine::shared().expect("Wasm runs here");
-    let (instance, info) =
-        Instance::start(engine, compiled, LIMITS, config.as_bytes(), "misdeed").expect("it starts");
-    let identity = PolicyIdentity {
-        name: info.name,
-        version: info.version,
-        kind: PolicyKind::Wasm,
-        digest: compiled.digest.clone(),
-    };
-    LoadedPolicy { policy: Policy::Wasm(Box::new(instance)), identity, limits: LIMITS }
+fn load(compiled: &CompiledPolicy, config: &str) -> LoadedPolicy {
+    compiled.clone().with_config(config.as_bytes()).load(LIMITS).expect("it starts")
 }
 
 /// Work until the policy is replaced.
 fn work_until_replaced(policy: LoadedPolicy) {
     let host = Arc::new(TestHost::new(LIMITS.capacity_bytes));
-    let driver = EvictionDriver::start(host.clone(), policy).expect("a thread");
+    let driver = EvictionDriver::start_with(host.clone(), policy, once()).expect("a thread");
     let mut key = 0;
     until("the fallback", || {
         for _ in 0..100 {
@@ -90,7 +76,7 @@ fn memory_is_flat_over_policies_that_fail() {
         "propose 2 many",
         "on-events 1 hoard",
     ];
-    let compiled = compiled(&misdeed(""));
+    let compiled = compiled();
     let mut after = Vec::new();
     for _ in 0..12 {
         deeds.iter().for_each(|deed| work_until_replaced(load(&compiled, deed)));
@@ -107,7 +93,7 @@ fn memory_is_flat_over_a_thousand_instances() {
     if !is_inside("tests::flat::memory_is_flat_over_a_thousand_instances") {
         return;
     }
-    let compiled = compiled(&misdeed(""));
+    let compiled = compiled();
     let (mut tenth, mut last) = (0, 0);
     for number in 1..=1_000 {
         drop(load(&compiled, ""));
@@ -126,7 +112,7 @@ fn a_full_stack_does_not_end_the_process() {
     if !is_inside("tests::flat::a_full_stack_does_not_end_the_process") {
         return;
     }
-    let compiled = compiled(&misdeed(""));
+    let compiled = compiled();
     for deed in ["on-events 1 recurse", "propose 1 recurse"] {
         work_until_replaced(load(&compiled, deed));
     }

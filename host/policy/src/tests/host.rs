@@ -178,6 +178,24 @@ impl State {
         self.free.push(index);
     }
 
+    fn drain(&mut self, max: usize, events: &mut Vec<Event>) -> bool {
+        self.counts.drains += 1;
+        let count = self.events.len().min(max);
+        events.extend(self.events.drain(..count));
+        if !self.events.is_empty() {
+            return true;
+        }
+        for index in std::mem::take(&mut self.touched) {
+            let id = self.id(index);
+            let slot = &mut self.slots[index as usize];
+            let count = std::mem::take(&mut slot.hits);
+            if slot.live && count > 0 {
+                events.push(Event::Hit { id, count });
+            }
+        }
+        false
+    }
+
     fn shortage(&self) -> usize {
         if self.used_bytes < self.capacity_bytes / 16 * 15 {
             return 0;
@@ -189,22 +207,7 @@ impl State {
 
 impl EvictionHost for TestHost {
     fn drain(&self, max: usize, events: &mut Vec<Event>) -> bool {
-        let mut state = self.state.lock();
-        state.counts.drains += 1;
-        let count = state.events.len().min(max);
-        events.extend(state.events.drain(..count));
-        if !state.events.is_empty() {
-            return true;
-        }
-        for index in std::mem::take(&mut state.touched) {
-            let id = state.id(index);
-            let slot = &mut state.slots[index as usize];
-            let count = std::mem::take(&mut slot.hits);
-            if slot.live && count > 0 {
-                events.push(Event::Hit { id, count });
-            }
-        }
-        false
+        self.state.lock().drain(max, events)
     }
 
     fn shortage(&self) -> usize {
@@ -253,6 +256,16 @@ impl EvictionHost for TestHost {
                 }
             }
         }
+    }
+
+    fn residents(&self, pending: &mut Vec<Event>, residents: &mut Vec<Event>) {
+        let mut state = self.state.lock();
+        while state.drain(usize::MAX, pending) {}
+        let live = (0..state.slots.len() as u32).filter(|&slot| state.slots[slot as usize].live);
+        residents.extend(live.map(|slot| {
+            let Slot { key, weight_bytes, .. } = state.slots[slot as usize];
+            Event::Insert { id: state.id(slot), key, class: Class::Asked, weight_bytes }
+        }));
     }
 
     fn usage(&self) -> (u64, u64) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use portcullis_core::eviction::{Event, EvictionHost, ObjectId};
 
 use super::host::TestHost;
-use super::misuse::fallback_of;
+use super::misuse::{fallback_of, once};
 use super::{LIMITS, built, pause_for_others, until};
 use crate::{EvictionDriver, EvictionStatus, LoadedPolicy, PolicyChoice, PolicyKind};
 
@@ -37,7 +37,7 @@ fn assert_refused(config: &str, reason: &str) {
 fn status_after_work(config: &str) -> (EvictionStatus, Arc<TestHost>) {
     let host = Arc::new(TestHost::new(LIMITS.capacity_bytes));
     let loaded = LoadedPolicy::load(misdeed(config), LIMITS).expect("it loads");
-    let driver = EvictionDriver::start(host.clone(), loaded).expect("a thread");
+    let driver = EvictionDriver::start_with(host.clone(), loaded, once()).expect("a thread");
     let mut key = 0;
     let status = until("work", || {
         for _ in 0..100 {
@@ -133,7 +133,7 @@ fn a_flood_of_lines_is_dropped() {
 fn hits_go_on_while_a_policy_loops() {
     let host = Arc::new(TestHost::new(LIMITS.capacity_bytes));
     let loaded = LoadedPolicy::load(misdeed("on-events 1 loop"), LIMITS).expect("it loads");
-    let driver = EvictionDriver::start(host.clone(), loaded).expect("a thread");
+    let driver = EvictionDriver::start_with(host.clone(), loaded, once()).expect("a thread");
     for key in 0..2_000 {
         host.request(key, 1_000);
     }
@@ -168,7 +168,7 @@ fn hits_go_on_while_a_policy_loops() {
 fn a_driver_stops_while_its_policy_loops() {
     let host = Arc::new(TestHost::new(LIMITS.capacity_bytes));
     let loaded = LoadedPolicy::load(misdeed("on-events 1 loop"), LIMITS).expect("it loads");
-    let driver = EvictionDriver::start(host.clone(), loaded).expect("a thread");
+    let driver = EvictionDriver::start_with(host.clone(), loaded, once()).expect("a thread");
     for key in 0..2_000 {
         host.request(key, 1_000);
     }

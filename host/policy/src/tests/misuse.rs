@@ -5,7 +5,15 @@ use std::sync::Arc;
 use super::guests::Guest;
 use super::host::TestHost;
 use super::{LIMITS, built, bytes, until};
-use crate::{EvictionDriver, EvictionStatus, LoadedPolicy, PolicyChoice, PolicyKind};
+use crate::{
+    DriverOptions, EvictionDriver, EvictionStatus, LoadedPolicy, PolicyChoice, PolicyKind, Recovery,
+};
+
+/// A component that fails is not tried again.
+pub(super) fn once() -> DriverOptions {
+    let recovery = Recovery { strikes_max: 1, rebuild_ms: 0 };
+    DriverOptions { recovery, ..DriverOptions::default() }
+}
 
 const ENDLESS: &str = "(loop $again (br $again))";
 
@@ -15,7 +23,7 @@ pub(super) fn fallback_of(choice: PolicyChoice) -> EvictionStatus {
     let host = Arc::new(TestHost::new(LIMITS.capacity_bytes));
     let loaded = LoadedPolicy::load(choice, LIMITS).unwrap_or_else(|error| panic!("{error}"));
     let digest = loaded.digest().to_owned();
-    let driver = EvictionDriver::start(host.clone(), loaded).expect("a thread");
+    let driver = EvictionDriver::start_with(host.clone(), loaded, once()).expect("a thread");
     let mut key = 0;
     let mut requests = |count: u64| {
         for _ in 0..count {
@@ -84,7 +92,7 @@ fn the_native_policy_is_told_of_every_resident() {
     let guest = Guest { on_events: "unreachable", ..Guest::default() };
     let loaded = LoadedPolicy::load(bytes("guest", guest.component()), LIMITS);
     let loaded = loaded.unwrap_or_else(|error| panic!("{error}"));
-    let driver = EvictionDriver::start(host, loaded).expect("a thread");
+    let driver = EvictionDriver::start_with(host, loaded, once()).expect("a thread");
     // The component was told once, and the native policy again.
     let status = until("both", || Some(driver.status()).filter(|status| status.events == 2_000));
     assert_eq!((status.kind, status.wasm_calls), (PolicyKind::Native, 1));

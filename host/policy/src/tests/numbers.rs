@@ -7,8 +7,10 @@ use portcullis_core::eviction::{Class, Event, ObjectId};
 use super::guests::Guest;
 use super::host::TestHost;
 use super::misdeeds::misdeed;
+use super::misuse::once;
 use super::{LIMITS, bytes, until};
-use crate::component::{EVICTION, compile};
+use crate::compiler::Compiler;
+use crate::component::EVICTION;
 use crate::engine::Engine;
 use crate::instance::Instance;
 use crate::{EvictionDriver, LoadedPolicy, PolicyChoice};
@@ -16,7 +18,7 @@ use crate::{EvictionDriver, LoadedPolicy, PolicyChoice};
 fn start(choice: PolicyChoice) -> Instance {
     let PolicyChoice::Bytes { name, bytes, config } = choice else { panic!("it is in memory") };
     let engine = Engine::shared().expect("Wasm runs here");
-    let compiled = compile(engine, &EVICTION, &bytes).expect("it compiles");
+    let compiled = Compiler::InProcess.compile(&EVICTION, &bytes, None).expect("it compiles");
     Instance::start(engine, &compiled, LIMITS, &config, &name).expect("it starts").0
 }
 
@@ -121,7 +123,7 @@ fn a_nan_for_an_id_never_existed() {
     let guest = Guest { propose, ..Guest::default() };
     let host = Arc::new(TestHost::new(LIMITS.capacity_bytes));
     let loaded = LoadedPolicy::load(bytes("guest", guest.component()), LIMITS).expect("it loads");
-    let driver = EvictionDriver::start(host.clone(), loaded).expect("a thread");
+    let driver = EvictionDriver::start_with(host.clone(), loaded, once()).expect("a thread");
     let mut key = 0;
     let status = until("the fallback", || {
         (0..100).for_each(|more| host.request(key + more, 1_000));

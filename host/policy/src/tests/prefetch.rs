@@ -14,7 +14,7 @@ use portcullis_core::{ChunkBuilder, EntryRef, FileKind, Handle};
 use super::guests::Guest;
 use super::{LIMITS, bytes, until};
 use crate::{
-    LoadedPolicy, LoadedPrefetch, PolicyKind, PrefetchClient, PrefetchDriver, PrefetchPolicyChoice,
+    Compiler, LoadedPolicy, LoadedPrefetch, PolicyKind, PrefetchClient, PrefetchDriver, PrefetchPolicyChoice,
     PrefetchStatus,
 };
 
@@ -135,7 +135,7 @@ fn load(guest: &Guest) -> LoadedPrefetch {
     let name = "guest".to_owned();
     let choice =
         PrefetchPolicyChoice::Bytes { name, bytes: guest.component(), config: Vec::new() };
-    LoadedPrefetch::load(choice, LIMITS).unwrap_or_else(|error| panic!("{error}"))
+    LoadedPrefetch::load(choice, LIMITS, &Compiler::default()).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn start(guest: &Guest) -> PrefetchDriver {
@@ -381,7 +381,7 @@ fn a_client_with_too_much_to_tell_begins_anew() {
 
 #[test]
 fn policies_are_exchanged_between_two_batches() {
-    let native = LoadedPrefetch::load(PrefetchPolicyChoice::default(), LIMITS).expect("crawl");
+    let native = LoadedPrefetch::load(PrefetchPolicyChoice::default(), LIMITS, &Compiler::default()).expect("crawl");
     let driver = PrefetchDriver::start(native).expect("a thread");
     let (engine, client) = join(&driver);
     assert!(engine.is_native());
@@ -391,7 +391,7 @@ fn policies_are_exchanged_between_two_batches() {
     engine.enter(&client, 1, 2..4);
     until("its choice", || (engine.listed() == [2, 3]).then_some(()));
     let none = PrefetchPolicyChoice::Native(PrefetchChoice::Nothing);
-    driver.swap(LoadedPrefetch::load(none, LIMITS).expect("none")).expect("swapped");
+    driver.swap(LoadedPrefetch::load(none, LIMITS, &Compiler::default()).expect("none")).expect("swapped");
     let status = driver.status();
     assert_eq!((status.name.as_str(), status.kind), ("none", PolicyKind::Native));
     assert_eq!(status.digest, "");
@@ -401,7 +401,7 @@ fn policies_are_exchanged_between_two_batches() {
     engine.enter(&client, 11, []);
     assert_eq!((driver.status().calls, engine.listed().len()), (calls, 2));
     driver.stop();
-    let again = LoadedPrefetch::load(PrefetchPolicyChoice::default(), LIMITS).expect("crawl");
+    let again = LoadedPrefetch::load(PrefetchPolicyChoice::default(), LIMITS, &Compiler::default()).expect("crawl");
     let stopped = driver.swap(again).expect_err("it is stopped");
     assert!(stopped.to_string().contains("stopping"), "{stopped}");
 }
@@ -412,7 +412,7 @@ fn a_policy_of_another_kind_is_refused() {
     let (name, config) = ("guest".to_owned(), Vec::new());
     let bytes_of_eviction = Guest::default().component();
     let choice = PrefetchPolicyChoice::Bytes { name, bytes: bytes_of_eviction, config };
-    let message = LoadedPrefetch::load(choice, LIMITS).err().map(|error| error.to_string());
+    let message = LoadedPrefetch::load(choice, LIMITS, &Compiler::default()).err().map(|error| error.to_string());
     let message = message.unwrap_or_default();
     let expected = "guest: does not export portcullis:policy/prefetch: it is not a prefetch policy";
     assert_eq!(message, expected);
@@ -437,7 +437,7 @@ fn what_fails_before_its_first_event_is_refused() {
     ] {
         let (name, bytes, config) = ("guest".to_owned(), guest.component(), Vec::new());
         let choice = PrefetchPolicyChoice::Bytes { name, bytes, config };
-        let message = LoadedPrefetch::load(choice, LIMITS).err().map(|error| error.to_string());
+        let message = LoadedPrefetch::load(choice, LIMITS, &Compiler::default()).err().map(|error| error.to_string());
         let message = message.unwrap_or_default();
         assert!(message.contains(reason), "{message:?} does not say {reason:?}");
     }

@@ -3,6 +3,7 @@
 //! - [`mutation`]: what changes files, and travels in [`Request::Mutate`].
 //! - [`lock`], [`caller`]: whose lock, and on whose behalf.
 //! - [`member`]: which part of a volume a brick is.
+//! - [`policy`]: what an administrator wants of a gateway's policies.
 //! - [`reply`]: the answers, and how a request fails.
 //! - [`verb`]: the name of each request.
 //!
@@ -12,6 +13,7 @@ pub mod caller;
 pub mod lock;
 pub mod member;
 pub mod mutation;
+pub mod policy;
 pub mod reply;
 pub mod verb;
 
@@ -23,6 +25,7 @@ pub use caller::Caller;
 pub use lock::{Lock, LockKind, LockOwner, LockSort};
 pub use member::Membership;
 pub use mutation::{Mutated, Mutation, SetAttr, SetTime};
+pub use policy::{PolicyCommand, PolicyKind, PolicySource, PolicyStatus};
 pub use reply::{Failure, Notices, Reply, Statfs};
 pub use verb::Verb;
 
@@ -199,6 +202,14 @@ pub enum Request {
     /// The transactions that a brick has a part of and that are not through, whoever leads them.
     /// Answer: [`Reply::Unfinished`].
     Unfinished,
+    /// Concerns the policies of a gateway; for the admin role. Answer: [`Reply::Policy`]. Where
+    /// [`PolicyCommand::body_len_bytes`] is not 0, as many bytes follow the request, as they are.
+    Policy {
+        /// Policies of which kind.
+        kind: PolicyKind,
+        /// What is wanted.
+        command: PolicyCommand,
+    },
 }
 
 impl Request {
@@ -230,6 +241,7 @@ impl Request {
             Request::Join { .. } => Verb::Join,
             Request::Getattrs { .. } => Verb::Getattrs,
             Request::Unfinished => Verb::Unfinished,
+            Request::Policy { .. } => Verb::Policy,
         }
     }
 
@@ -237,6 +249,7 @@ impl Request {
     pub const fn body_len_bytes(&self) -> u32 {
         match self {
             Request::Mutate { mutation, .. } => mutation.body_len_bytes(),
+            Request::Policy { command, .. } => command.body_len_bytes(),
             _ => 0,
         }
     }

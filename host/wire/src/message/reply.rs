@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::lock::Lock;
 use super::member::Membership;
 use super::mutation::Mutated;
+use super::policy::PolicyStatus;
 use crate::stats::GatewayStats;
 
 /// The answer to a request that has one message.
@@ -89,6 +90,8 @@ pub enum Reply {
         /// Those that were led last by a session that goes on.
         led: Vec<Unfinished>,
     },
+    /// How a gateway's policies stand.
+    Policy(Box<PolicyStatus>),
 }
 
 /// How a brick notices changes that were not made through it.

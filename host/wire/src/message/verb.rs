@@ -65,4 +65,5 @@ verbs! {
     Unfinished = "unfinished",
     Volume = "volume",
     Recall = "recall",
+    Policy = "policy",
 }

@@ -2,9 +2,22 @@
 
 use crate::error::CliError;
 
+mod ask;
+mod build;
+mod inspect;
+mod kind;
+mod load;
+mod new;
+mod panic;
 mod replay;
+mod rollback;
+mod status;
+mod swap;
+mod test;
 
-/// Work with eviction policies
+pub(crate) use ask::read;
+
+/// Work with policies
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -13,11 +26,29 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
+    New(new::Arguments),
+    Build(build::Arguments),
+    Inspect(inspect::Arguments),
+    Test(test::Arguments),
     Replay(replay::Arguments),
+    Load(load::Arguments),
+    Swap(swap::Arguments),
+    Rollback(rollback::Arguments),
+    Status(status::Arguments),
+    Panic(panic::Arguments),
 }
 
-pub(crate) fn run(arguments: Arguments) -> Result<(), CliError> {
+pub(crate) async fn run(arguments: Arguments) -> Result<(), CliError> {
     match arguments.command {
+        Command::New(arguments) => new::run(&arguments),
+        Command::Build(arguments) => build::run(&arguments),
+        Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Test(arguments) => test::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
+        Command::Load(arguments) => load::run(arguments).await,
+        Command::Swap(arguments) => swap::run(arguments).await,
+        Command::Rollback(arguments) => rollback::run(arguments).await,
+        Command::Status(arguments) => status::run(arguments).await,
+        Command::Panic(arguments) => panic::run(arguments).await,
     }
 }

@@ -1,19 +1,15 @@
 //! The inside of a component: what the `register_*` macros expand to calls this, and nothing else
-//! should.
-//!
-//! One module a kind: the code generated from `wit/`, and what stands between its words and the types
-//! of a policy ([`words`](crate::words)).
-
-pub mod eviction;
-pub mod inlining;
-pub mod prefetch;
+//! should. The code generated from `wit/` is in `sdk/worlds`, what stands between its words and the types
+//! of a policy in [`words`](crate::words).
 
 use std::sync::{Mutex, PoisonError};
 
 use crate::Level;
 
-/// What the generated code needs at run time.
-pub use wit_bindgen::rt as wit_bindgen_rt;
+pub use {
+    portcullis_world_eviction as eviction, portcullis_world_inlining as inlining,
+    portcullis_world_prefetch as prefetch,
+};
 
 /// The one policy of a component, from `init` on.
 pub struct Slot<R>(Mutex<Option<R>>);

@@ -42,6 +42,8 @@ struct Client {
 /// A policy that is to take the place of the active one.
 pub(crate) struct Next {
     pub(crate) policy: LoadedPrefetch,
+    /// Where it stands in for another one: why.
+    pub(crate) reason: String,
     /// Told when it has.
     pub(crate) done: std::sync::mpsc::SyncSender<()>,
 }

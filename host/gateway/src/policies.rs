@@ -46,9 +46,10 @@ impl Policies {
             return Err(Failure::new(Status::WrongRole, detail));
         }
         if matches!(command, PolicyCommand::Panic) {
-            // Of every kind, whichever was named.
-            run(&self.eviction, PolicyControl::panic).await?;
-            run(&self.prefetch, PrefetchControl::panic).await?;
+            // Of every kind, whichever was named, and whatever comes of the other.
+            let eviction = run(&self.eviction, PolicyControl::panic).await;
+            let prefetch = run(&self.prefetch, PrefetchControl::panic).await;
+            eviction.and(prefetch)?;
         }
         let status = match kind {
             PolicyKind::Eviction => self.eviction(command, body).await?,

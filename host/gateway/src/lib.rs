@@ -74,9 +74,7 @@ use std::time::Duration;
 use portcullis_core::cache::CacheConfig;
 use portcullis_core::eviction::PolicyLimits;
 use portcullis_core::limits::{BRICKS_MAX, CACHE_BYTES_MIN, CACHE_ENTRIES_MIN};
-use portcullis_policy::{
-    EvictionDriver, LoadedPrefetch, PolicyControl, PolicySetup, PrefetchDriver,
-};
+use portcullis_policy::{EvictionDriver, PolicyControl, PolicySetup, PrefetchControl};
 use portcullis_transport::{Identity, Server};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -203,7 +201,9 @@ impl Gateway {
         let capacity_bytes = cache.capacity_bytes();
         let limits = PolicyLimits { capacity_bytes, seed: random() };
         let ahead_limits = PolicyLimits { capacity_bytes: budget_bytes(capacity_bytes), ..limits };
-        let prefetch = LoadedPrefetch::load(config.prefetch, ahead_limits, &config.compiler)?;
+        let prefetch =
+            PrefetchControl::start(config.prefetch, ahead_limits, config.compiler.clone())
+                .map_err(GatewayError::Prefetch)?;
         let server = Server::bind(config.listen, identity)?;
         let address = server.local_addr().map_err(GatewayError::LocalAddress)?;
         let admin = config.admin.map(bind_admin).transpose()?;
@@ -220,14 +220,13 @@ impl Gateway {
         (setup.compiler, setup.state) = (config.compiler, config.state);
         let control = Arc::new(PolicyControl::start(cache.clone(), setup)?);
         let driver = control.driver().clone();
-        let prefetch = PrefetchDriver::start(prefetch).map_err(GatewayError::PolicyThread)?;
-        let ahead = AheadShared::new(Arc::new(prefetch), random());
+        let ahead = AheadShared::new(prefetch.driver().clone(), random());
         let volume = Arc::new(Volume::new(cache, bricks, ahead, capacity_bytes, clock));
         let observer = Arc::new(Observer::new(volume.clone(), driver.clone()));
         let comparisons =
             Comparisons::new(volume.clone(), Incumbent::new(control.clone()), kept);
         comparisons.resume();
-        let policies = Policies::new(control);
+        let policies = Policies::new(control, Arc::new(prefetch));
         Ok(Self { server, address, admin, volume, observer, driver, policies, comparisons })
     }
 

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use portcullis_core::Status;
 use portcullis_policy::{
     EvictionStatus, LoadOptions, PolicyChoice, PolicyControl, PolicyError, PolicyIdentity,
+    PrefetchControl, PrefetchPolicyChoice, PrefetchStanding,
 };
 use portcullis_transport::{Body, Role};
 use portcullis_wire::Reply;
@@ -22,13 +23,14 @@ const NAME_CHARS_MAX: usize = 200;
 /// See the module.
 pub(crate) struct Policies {
     eviction: Arc<PolicyControl>,
+    prefetch: Arc<PrefetchControl>,
     /// Held while a component is on its way or tried.
     arriving: Mutex<()>,
 }
 
 impl Policies {
-    pub(crate) fn new(eviction: Arc<PolicyControl>) -> Self {
-        Self { eviction, arriving: Mutex::new(()) }
+    pub(crate) fn new(eviction: Arc<PolicyControl>, prefetch: Arc<PrefetchControl>) -> Self {
+        Self { eviction, prefetch, arriving: Mutex::new(()) }
     }
 
     /// Answers a [`Request::Policy`](portcullis_wire::Request::Policy).
@@ -43,52 +45,86 @@ impl Policies {
             let detail = format!("policies are for the admin role, this is a {role}");
             return Err(Failure::new(Status::WrongRole, detail));
         }
-        if kind != PolicyKind::Eviction && !matches!(command, PolicyCommand::Panic) {
-            let detail = format!("{} policies cannot be changed yet", kind.name());
-            return Err(Failure::new(Status::NotSupported, detail));
+        if matches!(command, PolicyCommand::Panic) {
+            // Of every kind, whichever was named, and whatever comes of the other.
+            let eviction = run(&self.eviction, PolicyControl::panic).await;
+            let prefetch = run(&self.prefetch, PrefetchControl::panic).await;
+            eviction.and(prefetch)?;
         }
-        let loaded = match command {
-            PolicyCommand::Status => None,
-            PolicyCommand::Panic => {
-                self.run(|control| control.panic()).await?;
-                None
+        let status = match kind {
+            PolicyKind::Eviction => self.eviction(command, body).await?,
+            PolicyKind::Prefetch => self.prefetch(command, body).await?,
+            PolicyKind::Inlining if matches!(command, PolicyCommand::Panic) => {
+                PolicyStatus { kind, ..PolicyStatus::default() }
             }
+            PolicyKind::Inlining => {
+                let detail = format!("{} policies cannot be changed yet", kind.name());
+                return Err(Failure::new(Status::NotSupported, detail));
+            }
+        };
+        Ok(Reply::Policy(Box::new(status)))
+    }
+
+    async fn eviction(&self, command: PolicyCommand, body: Body) -> Result<PolicyStatus, Failure> {
+        let control = &self.eviction;
+        let loaded = match command {
+            PolicyCommand::Status | PolicyCommand::Panic => None,
             PolicyCommand::Rollback => {
-                self.run(|control| control.rollback()).await?;
+                run(control, PolicyControl::rollback).await?;
                 None
             }
             PolicyCommand::Load { source, force } => {
                 let _arriving = self.arrive()?;
                 let (choice, options) = choice(source, force, body).await?;
-                Some(self.run(move |control| control.load(choice, options)).await?)
+                Some(run(control, move |control| control.load(choice, options)).await?)
             }
             PolicyCommand::Swap { source, force } => {
                 let _arriving = self.arrive()?;
                 let (choice, options) = choice(source, force, body).await?;
-                Some(self.run(move |control| control.swap(choice, options)).await?)
+                Some(run(control, move |control| control.swap(choice, options)).await?)
             }
         };
-        let status =
-            PolicyStatus { loaded: loaded.map(name_of), ..status_of(self.eviction.status()) };
-        Ok(Reply::Policy(Box::new(status)))
+        Ok(PolicyStatus { loaded: loaded.map(name_of), ..status_of(control.status()) })
+    }
+
+    async fn prefetch(&self, command: PolicyCommand, body: Body) -> Result<PolicyStatus, Failure> {
+        let control = &self.prefetch;
+        let loaded = match command {
+            PolicyCommand::Status | PolicyCommand::Panic => None,
+            PolicyCommand::Rollback => {
+                run(control, PrefetchControl::rollback).await?;
+                None
+            }
+            PolicyCommand::Load { source, force } => {
+                let _arriving = self.arrive()?;
+                let (choice, options) = prefetch_choice(source, force, body).await?;
+                Some(run(control, move |control| control.load(choice, options)).await?)
+            }
+            PolicyCommand::Swap { source, force } => {
+                let _arriving = self.arrive()?;
+                let (choice, options) = prefetch_choice(source, force, body).await?;
+                Some(run(control, move |control| control.swap(choice, options)).await?)
+            }
+        };
+        Ok(PolicyStatus { loaded: loaded.map(name_of), ..standing_of(control.standing()) })
     }
 
     fn arrive(&self) -> Result<tokio::sync::MutexGuard<'_, ()>, Failure> {
         let busy = |_| Failure::new(Status::Busy, PolicyError::Busy.to_string());
         self.arriving.try_lock().map_err(busy)
     }
+}
 
-    /// Does something that takes a while.
-    async fn run<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&PolicyControl) -> Result<T, PolicyError> + Send + 'static,
-    ) -> Result<T, Failure> {
-        let control = self.eviction.clone();
-        let done = tokio::task::spawn_blocking(move || work(&control)).await;
-        match done {
-            Ok(result) => result.map_err(|error| failure(&error)),
-            Err(_) => Err(Failure::new(Status::Io, "the gateway failed while it did that")),
-        }
+/// Does something that takes a while.
+async fn run<C: Send + Sync + 'static, T: Send + 'static>(
+    control: &Arc<C>,
+    work: impl FnOnce(&C) -> Result<T, PolicyError> + Send + 'static,
+) -> Result<T, Failure> {
+    let control = control.clone();
+    let done = tokio::task::spawn_blocking(move || work(&control)).await;
+    match done {
+        Ok(result) => result.map_err(|error| failure(&error)),
+        Err(_) => Err(Failure::new(Status::Io, "the gateway failed while it did that")),
     }
 }
 
@@ -118,6 +154,26 @@ async fn choice(
     Ok((choice, options))
 }
 
+/// As [`choice`], for a prefetch policy. There is none inside this binary, but native ones.
+async fn prefetch_choice(
+    source: PolicySource,
+    force: bool,
+    body: Body,
+) -> Result<(PrefetchPolicyChoice, LoadOptions), Failure> {
+    let refused = |detail: String| Failure::new(Status::InvalidArgument, detail);
+    let (choice, options) = choice(source, force, body).await?;
+    let choice = match choice {
+        PolicyChoice::Bytes { name, bytes, config } => {
+            PrefetchPolicyChoice::Bytes { name, bytes, config }
+        }
+        PolicyChoice::Named(name) => {
+            PrefetchPolicyChoice::Native(name.parse().map_err(refused)?)
+        }
+        _ => PrefetchPolicyChoice::default(),
+    };
+    Ok((choice, options))
+}
+
 /// A name that somebody sent, fit for a line of a log.
 fn shown(name: &str) -> String {
     let plain = |c: char| if c.is_control() { ' ' } else { c };
@@ -136,6 +192,33 @@ fn failure(error: &PolicyError) -> Failure {
 fn name_of(identity: PolicyIdentity) -> PolicyName {
     let PolicyIdentity { name, version, kind, digest, config_digest } = identity;
     PolicyName { name, version, kind: kind.as_str().to_owned(), digest, config_digest }
+}
+
+fn standing_of(standing: PrefetchStanding) -> PolicyStatus {
+    let PrefetchStanding { status, is_panic, previous, swaps, last_refusal } = standing;
+    PolicyStatus {
+        kind: PolicyKind::Prefetch,
+        active: PolicyName {
+            name: status.name,
+            version: status.version,
+            kind: status.kind.as_str().to_owned(),
+            digest: status.digest,
+            config_digest: status.config_digest,
+        },
+        active_ms: status.active_ms,
+        calls: status.active_calls,
+        fallback_reason: status.fallback_reason,
+        panic: is_panic,
+        previous: previous
+            .map(|identity| PreviousPolicy { policy: name_of(identity), warm_ms: 0 }),
+        swaps,
+        faults: status.faults,
+        // One that failed is not tried again until it is swapped in.
+        strikes: 0,
+        quarantined: Vec::new(),
+        last_refusal,
+        loaded: None,
+    }
 }
 
 fn status_of(status: EvictionStatus) -> PolicyStatus {

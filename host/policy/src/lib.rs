@@ -19,7 +19,8 @@
 //! - [`control`] is what an operator may do: load, swap, roll back, press the panic switch; [`saved`]
 //!   keeps what came of it over a restart;
 //! - [`prefetch_driver`] has the thread of prefetch, where one component serves all clients
-//!   ([`prefetch_clients`]); [`prefetch_policy`] is one that is loaded, [`prefetch_status`] what is seen;
+//!   ([`prefetch_clients`]); [`prefetch_policy`] is one that is loaded, [`prefetch_status`] what is seen,
+//!   [`prefetch_control`] what an operator may do;
 //! - [`ghost`] is a cache of keys alone, for what a policy would have made of live traffic.
 //!
 //! Authors of policies see the same: [`words`] is a component of any kind at work in words, [`inspect`] what
@@ -50,6 +51,7 @@ mod loaded;
 mod older;
 mod mailbox;
 mod prefetch_clients;
+mod prefetch_control;
 mod prefetch_driver;
 mod prefetch_instance;
 mod prefetch_policy;
@@ -77,6 +79,7 @@ pub use evidence::Batches;
 pub use ghost::{GhostCache, Touch};
 pub use loaded::{CompiledPolicy, LoadedPolicy, PolicyChoice};
 pub use prefetch_clients::PrefetchClient;
+pub use prefetch_control::{PrefetchControl, PrefetchStanding};
 pub use prefetch_driver::PrefetchDriver;
 pub use prefetch_policy::{LoadedPrefetch, PrefetchPolicyChoice};
 pub use prefetch_status::PrefetchStatus;

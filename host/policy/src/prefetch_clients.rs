@@ -12,6 +12,7 @@ use hashbrown::HashMap;
 use parking_lot::{Condvar, Mutex};
 use portcullis_core::prefetch::{ClientId, PrefetchChoice, PrefetchHost};
 
+use crate::error::PolicyError;
 use crate::prefetch_policy::LoadedPrefetch;
 
 /// See the module.
@@ -41,6 +42,8 @@ struct Client {
 /// A policy that is to take the place of the active one.
 pub(crate) struct Next {
     pub(crate) policy: LoadedPrefetch,
+    /// Where it stands in for another one: why.
+    pub(crate) reason: String,
     /// Told when it has.
     pub(crate) done: std::sync::mpsc::SyncSender<()>,
 }
@@ -122,19 +125,26 @@ impl Clients {
         }
     }
 
-    /// Has a policy take the place of the active one; `false` where another one is about to.
-    pub(crate) fn put_next(&self, next: Next) -> bool {
+    /// Has a policy take the place of the active one.
+    pub(crate) fn put_next(&self, next: Next) -> Result<(), PolicyError> {
         let mut state = self.state.lock();
-        if state.next.is_some() || state.stops {
-            return false;
+        if state.stops {
+            return Err(PolicyError::Stopped);
+        }
+        if state.next.is_some() {
+            return Err(PolicyError::Busy);
         }
         state.next = Some(next);
         self.rung.notify_one();
-        true
+        Ok(())
     }
 
     pub(crate) fn stop(&self) {
-        self.state.lock().stops = true;
+        let mut state = self.state.lock();
+        state.stops = true;
+        // Who waits for it is answered by that.
+        state.next = None;
+        drop(state);
         self.rung.notify_one();
     }
 }

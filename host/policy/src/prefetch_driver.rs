@@ -75,10 +75,17 @@ impl PrefetchDriver {
     /// # Errors
     /// Another one is being swapped in, or the driver was stopped.
     pub fn swap(&self, policy: LoadedPrefetch) -> Result<(), PolicyError> {
+        self.swap_saying(policy, String::new())
+    }
+
+    /// As [`PrefetchDriver::swap`], with what the status says of a policy that stands in for another.
+    pub(crate) fn swap_saying(
+        &self,
+        policy: LoadedPrefetch,
+        reason: String,
+    ) -> Result<(), PolicyError> {
         let (done, at_work) = sync_channel(1);
-        if !self.clients.put_next(Next { policy, done }) {
-            return Err(PolicyError::Busy);
-        }
+        self.clients.put_next(Next { policy, reason, done })?;
         // Dropped unanswered only at the driver's end.
         at_work.recv().map_err(|_| PolicyError::Stopped)
     }
@@ -135,7 +142,7 @@ impl Runner {
     fn work(mut self) {
         while let Some(mut work) = self.clients.wait() {
             if let Some(next) = work.next.take() {
-                self.exchange(next.policy, String::new());
+                self.exchange(next.policy, next.reason);
                 let _ = next.done.send(());
                 // Who had rung has nothing to tell any more.
                 continue;
@@ -192,6 +199,7 @@ impl Runner {
 
     /// Replaces the component by the native policy, and says why.
     fn fall_back(&mut self, fault: &Fault) {
+        add(&self.board.faults, 1);
         let failed = self.board.active();
         let reason = format!("{failed} {fault}");
         tracing::warn!("prefetch policy replaced by the native one: {reason}");

@@ -33,6 +33,21 @@ pub enum PrefetchPolicyChoice {
     },
 }
 
+impl PrefetchPolicyChoice {
+    /// The same, with what lies in a file read into memory.
+    ///
+    /// # Errors
+    /// It cannot be read, or there is too much of it.
+    pub fn read(self) -> Result<Self, PolicyError> {
+        let Self::File(path) = self else { return Ok(self) };
+        let name = path.display().to_string();
+        match read(&path) {
+            Ok(bytes) => Ok(Self::Bytes { name, bytes, config: Vec::new() }),
+            Err(refusal) => Err(refusal.of(name)),
+        }
+    }
+}
+
 impl Default for PrefetchPolicyChoice {
     fn default() -> Self {
         Self::Native(PrefetchChoice::default())

@@ -1,6 +1,7 @@
 //! What may be seen of the prefetch policy from outside, without holding it up.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 
@@ -22,6 +23,12 @@ pub struct PrefetchStatus {
     pub config_digest: String,
     /// Where this is the fallback: which component failed, and how. Empty otherwise.
     pub fallback_reason: String,
+    /// For how long it has been active.
+    pub active_ms: u64,
+    /// Calls into components since it became active.
+    pub active_calls: u64,
+    /// Faults of components.
+    pub faults: u64,
     /// Calls into components.
     pub calls: u64,
     /// Events handed over.
@@ -46,8 +53,9 @@ pub struct PrefetchStatus {
 
 /// What the driver writes and others read. The counters have one writer, the driver's thread.
 pub(crate) struct PrefetchBoard {
-    /// The active policy, and why it is the fallback. Held for copies only.
-    active: Mutex<(PolicyIdentity, String)>,
+    /// Held for copies only.
+    active: Mutex<Active>,
+    pub(crate) faults: AtomicU64,
     pub(crate) calls: AtomicU64,
     pub(crate) events: AtomicU64,
     pub(crate) batches: AtomicU64,
@@ -60,10 +68,21 @@ pub(crate) struct PrefetchBoard {
     pub(crate) cpu_ns: AtomicU64,
 }
 
+/// The active policy, and why it is the fallback.
+#[derive(Clone)]
+struct Active {
+    identity: PolicyIdentity,
+    fallback_reason: String,
+    since: Instant,
+    calls_before: u64,
+}
+
 impl PrefetchBoard {
-    pub(crate) fn new(active: PolicyIdentity) -> Self {
+    pub(crate) fn new(identity: PolicyIdentity) -> Self {
+        let (fallback_reason, since) = (String::new(), Instant::now());
         Self {
-            active: Mutex::new((active, String::new())),
+            active: Mutex::new(Active { identity, fallback_reason, since, calls_before: 0 }),
+            faults: AtomicU64::new(0),
             calls: AtomicU64::new(0),
             events: AtomicU64::new(0),
             batches: AtomicU64::new(0),
@@ -78,17 +97,19 @@ impl PrefetchBoard {
     }
 
     pub(crate) fn active(&self) -> PolicyIdentity {
-        self.active.lock().0.clone()
+        self.active.lock().identity.clone()
     }
 
-    pub(crate) fn set_active(&self, active: PolicyIdentity, fallback_reason: String) {
-        *self.active.lock() = (active, fallback_reason);
+    pub(crate) fn set_active(&self, identity: PolicyIdentity, fallback_reason: String) {
+        let (since, calls_before) = (Instant::now(), self.calls.load(Ordering::Relaxed));
+        *self.active.lock() = Active { identity, fallback_reason, since, calls_before };
     }
 
     pub(crate) fn status(&self) -> PrefetchStatus {
-        let (PolicyIdentity { name, version, kind, digest, config_digest }, fallback_reason) =
-            self.active.lock().clone();
+        let Active { identity, fallback_reason, since, calls_before } = self.active.lock().clone();
+        let PolicyIdentity { name, version, kind, digest, config_digest } = identity;
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let calls = load(&self.calls);
         PrefetchStatus {
             name,
             version,
@@ -96,7 +117,10 @@ impl PrefetchBoard {
             digest,
             config_digest,
             fallback_reason,
-            calls: load(&self.calls),
+            active_ms: since.elapsed().as_millis() as u64,
+            active_calls: calls.saturating_sub(calls_before),
+            faults: load(&self.faults),
+            calls,
             events: load(&self.events),
             batches: load(&self.batches),
             accepted: load(&self.accepted),

@@ -3,6 +3,7 @@
 mod guests;
 mod deadlines;
 mod flat;
+mod generations;
 mod host;
 mod misdeeds;
 mod misfits;

@@ -82,7 +82,7 @@ fn a_store_that_trapped_is_never_entered_again() {
     assert!(matches!(fault, Fault::Trap { .. }), "{fault}");
     // Would it be entered, this were the third batch, which does not trap.
     let again = first.on_events(0, &[]).expect_err("it is not entered");
-    assert!(again.to_string().contains("failed in on-events: cannot enter"), "{again}");
+    assert!(again.to_string().contains("trapped in on-events: cannot enter"), "{again}");
     let mut second = start(&guest);
     second.on_events(0, &[]).expect("its own first batch");
     drop(first);

@@ -14,7 +14,7 @@ use portcullis_core::{ChunkBuilder, EntryRef, FileKind, Handle};
 use super::guests::Guest;
 use super::{LIMITS, bytes, until};
 use crate::{
-    Compiler, LoadedPolicy, LoadedPrefetch, PolicyKind, PrefetchClient, PrefetchDriver, PrefetchPolicyChoice,
+    Compiler, LoadOptions, LoadedPolicy, LoadedPrefetch, PrefetchControl, PolicyKind, PrefetchClient, PrefetchDriver, PrefetchPolicyChoice,
     PrefetchStatus,
 };
 
@@ -404,6 +404,57 @@ fn policies_are_exchanged_between_two_batches() {
     let again = LoadedPrefetch::load(PrefetchPolicyChoice::default(), LIMITS, &Compiler::default()).expect("crawl");
     let stopped = driver.swap(again).expect_err("it is stopped");
     assert!(stopped.to_string().contains("stopping"), "{stopped}");
+}
+
+/// H-21, H-30, H-34 for prefetch.
+#[test]
+fn what_an_operator_may_do() {
+    let compiler = Compiler::default();
+    let control = PrefetchControl::start(PrefetchPolicyChoice::default(), LIMITS, compiler);
+    let control = control.unwrap_or_else(|error| panic!("{error}"));
+    let (engine, _client) = join(control.driver());
+    assert!(engine.is_native());
+    let plain = LoadOptions::default();
+    let named = |config: &[u8]| PrefetchPolicyChoice::Bytes {
+        name: "guest".to_owned(),
+        bytes: Guest::prefetch().component(),
+        config: config.to_vec(),
+    };
+    control.rollback().expect_err("there is nothing before");
+    control.load(named(b"a"), plain).expect("it is good");
+    assert!(engine.is_native(), "a load changes nothing");
+    let swapped = control.swap(named(b"a"), plain).expect("it is good");
+    assert!(!engine.is_native());
+    let standing = control.standing();
+    assert_eq!(standing.status.config_digest, swapped.config_digest);
+    assert_eq!((standing.swaps, standing.is_panic), (1, false));
+    assert_eq!(standing.previous.expect("there was one").name, "crawl");
+    let text = PrefetchPolicyChoice::Bytes {
+        name: "text".to_owned(),
+        bytes: b"#!/bin/sh".to_vec(),
+        config: Vec::new(),
+    };
+    let refused = control.swap(text, plain).expect_err("it is no component").to_string();
+    assert_eq!(control.standing().last_refusal, refused);
+    assert_eq!(control.standing().status.digest, swapped.digest);
+    let keep = LoadOptions { keep_config: true, ..plain };
+    let kept = control.swap(named(b""), keep).expect("it is good");
+    assert_eq!(kept.config_digest, swapped.config_digest);
+    assert_eq!(control.swap(named(b""), plain).expect("it is good").config_digest, "");
+    control.rollback().expect("there is one before");
+    assert_eq!(control.standing().status.config_digest, swapped.config_digest);
+
+    control.panic().expect("it works always");
+    assert!(engine.is_native());
+    let standing = control.standing();
+    assert!(standing.is_panic, "{standing:?}");
+    assert_eq!(standing.status.fallback_reason, "the panic switch is on");
+    control.rollback().expect_err("the switch stays");
+    let none = PrefetchPolicyChoice::Native(PrefetchChoice::Nothing);
+    control.swap(none, plain).expect("there is one");
+    let standing = control.standing();
+    assert_eq!((standing.status.name.as_str(), standing.is_panic), ("none", false));
+    assert_eq!(standing.status.fallback_reason, "");
 }
 
 /// H-19 for prefetch: of each kind, only its own.

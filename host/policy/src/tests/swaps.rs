@@ -18,14 +18,14 @@ use crate::{
     PolicyIdentity, PolicyKind, PolicySetup, Recovery,
 };
 
-const PLAIN: LoadOptions = LoadOptions { force: false, keep_config: false };
+pub(super) const PLAIN: LoadOptions = LoadOptions { force: false, keep_config: false };
 const FORCED: LoadOptions = LoadOptions { force: true, keep_config: false };
 
 /// A host that is kept busy until this is dropped, and what may be done to it.
-struct Busy {
+pub(super) struct Busy {
     host: Arc<TestHost>,
     driver: Arc<EvictionDriver>,
-    control: PolicyControl,
+    pub(super) control: PolicyControl,
     stop: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -35,7 +35,7 @@ impl Busy {
         Self::set_up(PolicySetup { recovery, ..PolicySetup::new(choice, LIMITS) })
     }
 
-    fn set_up(setup: PolicySetup) -> Self {
+    pub(super) fn set_up(setup: PolicySetup) -> Self {
         let host = Arc::new(TestHost::new(LIMITS.capacity_bytes));
         let control = PolicyControl::start(host.clone(), setup);
         let control = control.unwrap_or_else(|error| panic!("{error}"));
@@ -65,7 +65,7 @@ impl Busy {
     }
 
     /// Waits until the active policy proposed victims that left.
-    fn works(&self) {
+    pub(super) fn works(&self) {
         let (before, accepted) = (self.host.counts().proposed, self.driver.status().accepted);
         until("evictions", || {
             let evicted = self.host.counts().proposed > before + 300;
@@ -173,6 +173,7 @@ fn a_policy_that_comes_late_is_told_what_every_policy_is_told() {
     }
 }
 
+/// H-21, H-30.
 #[test]
 fn what_fails_while_it_learns_leaves_the_active_policy_in_charge() {
     let busy = Busy::start(PolicyChoice::File(built("s3fifo")), Recovery::default());
@@ -259,6 +260,7 @@ fn the_panic_switch_lets_no_component_work_until_one_is_swapped_in() {
     assert_eq!(busy.name(), "lru");
 }
 
+/// H-29, H-36.
 #[test]
 fn one_that_fails_is_tried_again_and_after_three_faults_never() {
     let recovery = Recovery { strikes_max: 3, rebuild_ms: 20 };
@@ -313,7 +315,7 @@ fn state_dir() -> tempfile::TempDir {
     tempfile::tempdir().expect("a directory")
 }
 
-/// A second start with the same directory finds what was active, configuration and all.
+/// A second start with the same directory finds what was active, configuration and all. H-34.
 #[test]
 fn what_was_swapped_in_is_active_after_a_restart() {
     let state = state_dir();
@@ -346,6 +348,7 @@ fn what_was_swapped_in_is_active_after_a_restart() {
     assert!(left <= 5, "{left} files: what is not needed is removed");
 }
 
+/// H-26, H-27: it begins with the policy that it was set up with.
 #[test]
 fn what_is_kept_and_damaged_is_passed_over_and_said() {
     let state = state_dir();

@@ -5,7 +5,7 @@ use std::path::Path;
 use portcullis_core::Status;
 use portcullis_suite::load::Load;
 use portcullis_suite::site::Site;
-use portcullis_suite::{dial, guest, policy, soaking, tree, wait};
+use portcullis_suite::{dial, find, guest, policy, soaking, tree, wait};
 use portcullis_transport::{CallError, Role};
 use portcullis_wire::Request;
 use portcullis_wire::message::{PolicyCommand, PolicyKind, PolicySource};
@@ -67,6 +67,7 @@ fn swaps_under_load_fail_no_request_and_the_status_names_the_truth() {
     assert_eq!(failed, 0, "of {done} lookups");
 }
 
+/// H-1, H-21, H-39.
 #[test]
 fn what_cannot_be_swapped_in_leaves_the_old_one_in_charge_and_says_why() {
     let (_dir, site, load) = busy_site(&[]);
@@ -138,6 +139,41 @@ fn a_rollback_and_the_panic_switch() {
     assert_eq!(load.end().1, 0);
 }
 
+/// The prefetch policy of a gateway that serves: another one, the one before, the panic switch, and what
+/// is refused. H-21, H-30.
+#[test]
+fn prefetch_policies_change_places() {
+    let (_dir, site, load) = busy_site(&[]);
+    let prefetch =
+        |verb: &str, args: &[&str]| site.policy(verb, &[args, &["--kind", "prefetch"]].concat());
+    let first = prefetch("status", &[]).expect("a status").active;
+    assert_eq!((first.name.as_str(), first.kind.as_str()), ("crawl", "native"));
+    let statahead = policy("statahead");
+    let swapped = prefetch("swap", &[path(&statahead)]).expect("it is good");
+    assert_eq!((&swapped.active.name[..], &swapped.active.kind[..]), ("statahead", "wasm"));
+    assert_eq!((swapped.swaps, swapped.fallback_reason.as_str()), (1, ""), "{swapped:?}");
+    assert_eq!(swapped.previous.map(|previous| previous.policy), Some(first.clone()));
+    wait::until("it is asked", || {
+        find::through(&site, "/", find::EVERYTHING);
+        (site.stats().prefetch.calls > 0).then_some(())
+    });
+    assert_eq!(site.stats().prefetch.digest, swapped.active.digest);
+    let lru = policy("lru");
+    let refused = prefetch("swap", &[path(&lru)]).expect_err("it is for something else");
+    assert!(refused.contains("it is not a prefetch policy"), "{refused}");
+    let after = prefetch("status", &[]).expect("a status");
+    assert_eq!((&after.active, after.swaps), (&swapped.active, 1));
+    assert!(after.last_refusal.contains("it is not a prefetch policy"), "{after:?}");
+    assert_eq!(prefetch("rollback", &[]).expect("there is one").active, first);
+    let panicked = prefetch("panic", &[]).expect("it works always");
+    assert!(panicked.panic && panicked.active.kind == "native", "{panicked:?}");
+    assert!(site.policy("status", &[]).expect("a status").panic, "it is for every kind");
+    let none = prefetch("swap", &["none"]).expect("there is one");
+    assert_eq!((&none.active.name[..], none.panic), ("none", false));
+    assert_eq!(load.end().1, 0);
+}
+
+/// H-36.
 #[test]
 fn three_faults_in_a_minute_quarantine_a_component() {
     let component = guest("trap-third-batch");
@@ -198,7 +234,7 @@ fn only_an_admin_may_change_policies() {
 }
 
 /// What was swapped in, with its configuration, is active after a crash; what is damaged is not, and
-/// the status says so.
+/// the status says so. H-26, H-27, H-34.
 #[test]
 fn the_active_policy_outlives_a_restart() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -37,7 +37,7 @@ fn owner() -> LockOwner {
 }
 
 fn membership() -> Membership {
-    Membership { volume: 1 << 126, member: 1, count: 4, root_layout: 2 }
+    Membership { volume: 1 << 126, member: 1, count: 4, root_layout: 2, joined: MemberSet::of(1) }
 }
 
 fn lock() -> Lock {

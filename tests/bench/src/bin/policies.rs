@@ -35,7 +35,7 @@ fn main() {
         let before = site.stats();
         let mut ratios = Vec::new();
         for pair in 0..PAIRS {
-            let mut rate = |policy| {
+            let rate = |policy| {
                 site.policy("swap", &[policy]).unwrap_or_else(|error| panic!("{error}"));
                 runtime.block_on(names.saturate(IN_FLIGHT, time))
             };

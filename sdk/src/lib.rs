@@ -1,8 +1,17 @@
 //! What the author of a Portcullis policy depends on.
 //!
-//! An eviction policy is a type that implements [`EvictionPolicy`] (how it decides) and
-//! [`Policy`] (who it is and how it is made). [`register_eviction!`] makes a component of it; the
-//! WIT interface behind it (`wit/README.md`) never shows.
+//! A policy is a type that implements [`Policy`] (who it is and how it is made) and the trait of its kind
+//! (how it decides), and one line makes a component of it; the WIT interface behind that
+//! (`wit/README.md`) never shows.
+//!
+//! | kind | trait | the line |
+//! |---|---|---|
+//! | what leaves the cache | [`EvictionPolicy`] | [`register_eviction!`] |
+//! | which directories are listed ahead | [`PrefetchPolicy`](prefetch::PrefetchPolicy) | [`register_prefetch!`] |
+//! | what content travels along | [`InliningPolicy`](inlining::InliningPolicy) | [`register_inlining!`] |
+//!
+//! `portcullis policy new NAME --kind KIND` makes a project with a whole policy of any of them. This is an
+//! eviction policy:
 //!
 //! ```
 //! use std::collections::VecDeque;
@@ -58,86 +67,59 @@
 //! # }
 //! ```
 //!
-//! The manifest says `crate-type = ["cdylib", "rlib"]`: the first becomes the component, the
-//! second is what tests link. `cargo xtask build` does the rest: it compiles for
-//! `wasm32-unknown-unknown` and encodes the result as a component that imports nothing but the
-//! host's log.
+//! [`testing::eviction`] (and its like for the other kinds) plays seeded events to a policy and holds its
+//! answers against the rules of the interface; `portcullis policy test` does the same with the component, and
+//! compares the two.
 //!
-//! In a component a panic is a trap, and the host goes on with its own policy; the message and
-//! the place of the panic are in the host's log.
-
-pub use portcullis_core::eviction::{
-    Class, Event, EvictionPolicy, ObjectId, PolicyLimits, Removal,
-};
+//! The manifest says `crate-type = ["cdylib", "rlib"]`: the first becomes the component, the second is what
+//! tests link. `portcullis policy build` does the rest: it compiles for `wasm32-unknown-unknown` and encodes
+//! the result as a component that imports nothing but the host's log.
+//!
+//! In a component a panic is a trap, and the host goes on with its own policy; the message and the place
+//! of the panic are in the host's log.
 
 mod log;
 mod native;
+mod register;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod testing;
+#[doc(hidden)]
+pub mod words;
 
-// The generated code names the SDK as a policy does.
-#[cfg(target_arch = "wasm32")]
-extern crate self as portcullis_sdk;
 #[cfg(target_arch = "wasm32")]
 #[doc(hidden)]
 pub mod component;
 
 pub use log::{Level, log};
+pub use portcullis_core::eviction::{
+    Class, Event, EvictionPolicy, ObjectId, PolicyLimits, Removal,
+};
 
-/// Who a policy is, and how it is made.
-pub trait Policy: EvictionPolicy + Sized + 'static {
+/// What a prefetch policy sees and answers: see [`PrefetchPolicy`](prefetch::PrefetchPolicy).
+pub mod prefetch {
+    pub use portcullis_core::prefetch::{
+        Answer, Crawl, DirId, Entry, Event, Loss, Nothing, PrefetchPolicy, Statahead,
+    };
+}
+
+/// What an inlining policy sees and answers: see [`InliningPolicy`](inlining::InliningPolicy).
+pub mod inlining {
+    pub use portcullis_core::inlining::{
+        ClassId, Counts, Fixed, InliningPolicy, Learnt, Rule, Stat,
+    };
+}
+
+/// Who a policy is, and how it is made. The rest is said by the trait of its kind.
+pub trait Policy: Sized + Send + 'static {
     /// Name, of `[a-z0-9-]`, at most 64 bytes.
     const NAME: &str;
     /// Version, printable ASCII, at most 64 bytes.
     const VERSION: &str;
 
-    /// Makes the policy, before its first event. `config` is what the operator wrote; by
-    /// convention an empty one asks for defaults.
+    /// Makes the policy, before its first event; a prefetch policy for each client. `config` is what
+    /// the operator wrote; by convention an empty one asks for defaults.
     ///
     /// # Errors
     /// What is wrong with the configuration; the policy is then not used.
     fn new(limits: PolicyLimits, config: &[u8]) -> Result<Self, String>;
-}
-
-/// Makes an eviction policy of a type that implements [`Policy`]: the exports of the component.
-/// Once in a crate. Outside of a component it only checks the type.
-#[macro_export]
-macro_rules! register_eviction {
-    ($policy:ty) => {
-        const _: () = {
-            const fn is_policy<P: $crate::Policy>() {}
-            is_policy::<$policy>();
-        };
-        #[cfg(target_arch = "wasm32")]
-        const _: () = {
-            static POLICY: $crate::component::Slot<$policy> = $crate::component::Slot::new();
-
-            struct Component;
-
-            impl $crate::component::control::Guest for Component {
-                fn describe() -> $crate::component::control::Info {
-                    POLICY.describe()
-                }
-
-                fn init(
-                    limits: $crate::component::control::Limits,
-                    config: Vec<u8>,
-                ) -> Result<(), String> {
-                    POLICY.init(limits, &config)
-                }
-            }
-
-            impl $crate::component::eviction::Guest for Component {
-                fn on_events(now_ms: u64, events: Vec<u64>) {
-                    POLICY.on_events(now_ms, &events);
-                }
-
-                fn propose(now_ms: u64, want: u32) -> Vec<u64> {
-                    POLICY.propose(now_ms, want)
-                }
-            }
-
-            $crate::component::export_eviction!(
-                Component with_types_in $crate::component::bindings
-            );
-        };
-    };
 }

@@ -24,7 +24,7 @@ pub fn log(level: Level, message: &str) {
 /// those that come too fast.
 #[cfg(target_arch = "wasm32")]
 pub fn log(level: Level, message: &str) {
-    use crate::component::bindings::portcullis::policy::log;
+    use portcullis_world_eviction::log;
 
     let level = match level {
         Level::Error => log::Level::Error,

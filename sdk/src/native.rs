@@ -1,10 +1,11 @@
 //! A policy that the host has natively too, as a component: the same type, so the two cannot differ.
 
 /// Makes a component of a native policy that takes no configuration, and tests that it is the same.
-/// `$native` has a `NAME`; `$make` makes it of [`PolicyLimits`](crate::PolicyLimits). Once in a crate.
+/// `$kind` is `eviction`, `prefetch` or `inlining`; `$native` has a `NAME`; `$make` makes it of
+/// [`PolicyLimits`](crate::PolicyLimits). Once in a crate.
 #[macro_export]
 macro_rules! register_native {
-    ($native:ty, $make:expr) => {
+    ($kind:ident, $native:ty, $make:expr) => {
         /// The policy.
         pub struct Plugin($native);
 
@@ -21,22 +22,12 @@ macro_rules! register_native {
             }
         }
 
-        impl $crate::EvictionPolicy for Plugin {
-            fn on_events(&mut self, now_ms: u64, events: &[$crate::Event]) {
-                self.0.on_events(now_ms, events);
-            }
-
-            fn propose(&mut self, now_ms: u64, want: usize) -> Vec<$crate::ObjectId> {
-                self.0.propose(now_ms, want)
-            }
-        }
-
-        $crate::register_eviction!(Plugin);
+        $crate::register_native_as!($kind);
 
         #[cfg(test)]
         mod tests {
             use super::*;
-            use $crate::{Class, Event, EvictionPolicy, ObjectId, Policy, PolicyLimits};
+            use $crate::{Policy, PolicyLimits, testing};
 
             const LIMITS: PolicyLimits = PolicyLimits { capacity_bytes: 1 << 20, seed: 0 };
 
@@ -48,20 +39,60 @@ macro_rules! register_native {
             }
 
             #[test]
-            fn it_is_the_native_policy() {
-                let mut plugin = Plugin::new(LIMITS, b"").expect("an empty configuration is fine");
-                let make: fn(PolicyLimits) -> $native = $make;
-                let mut native = make(LIMITS);
-                for slot in 0..100 {
-                    let id = ObjectId::new(slot, 1);
-                    let (key, weight_bytes) = (slot.into(), 100 + slot % 7);
-                    let insert = Event::Insert { id, key, class: Class::Asked, weight_bytes };
-                    let events = [insert, Event::Hit { id, count: slot % 4 }];
-                    plugin.on_events(0, &events);
-                    native.on_events(0, &events);
-                }
-                assert_eq!(plugin.propose(0, 100), native.propose(0, 100));
+            fn it_does_what_a_policy_must() {
+                testing::$kind::<Plugin>(b"");
             }
         }
+    };
+}
+
+/// The trait of a kind for a `Plugin` around a native policy.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! register_native_as {
+    (eviction) => {
+        impl $crate::EvictionPolicy for Plugin {
+            fn on_events(&mut self, now_ms: u64, events: &[$crate::Event]) {
+                self.0.on_events(now_ms, events);
+            }
+
+            fn propose(&mut self, now_ms: u64, want: usize) -> Vec<$crate::ObjectId> {
+                self.0.propose(now_ms, want)
+            }
+        }
+
+        $crate::register_eviction!(Plugin);
+    };
+    (prefetch) => {
+        impl $crate::prefetch::PrefetchPolicy for Plugin {
+            fn on_events(&mut self, now_ms: u64, events: &[$crate::prefetch::Event]) {
+                self.0.on_events(now_ms, events);
+            }
+
+            fn propose(
+                &mut self,
+                now_ms: u64,
+                want: usize,
+                answers: &mut Vec<$crate::prefetch::Answer>,
+            ) {
+                self.0.propose(now_ms, want, answers);
+            }
+        }
+
+        $crate::register_prefetch!(Plugin);
+    };
+    (inlining) => {
+        impl $crate::inlining::InliningPolicy for Plugin {
+            fn rules(
+                &mut self,
+                now_ms: u64,
+                stats: &[$crate::inlining::Stat],
+                rules: &mut Vec<$crate::inlining::Rule>,
+            ) {
+                self.0.rules(now_ms, stats, rules);
+            }
+        }
+
+        $crate::register_inlining!(Plugin);
     };
 }

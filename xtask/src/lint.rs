@@ -40,7 +40,8 @@ fn commands(root: &Path) -> Result<Vec<(&'static str, Command)>> {
         ("rustdoc", doc),
     ];
     if !has_deny(root)? && run::in_ci() {
-        run::run(&mut run::cargo(root, &["install", "--locked", "cargo-deny"]))?;
+        // It runs once: what optimising would save there, it costs here many times over.
+        run::run(&mut run::cargo(root, &["install", "--locked", "--debug", "cargo-deny"]))?;
     }
     if has_deny(root)? {
         // `advisories` is left out: it needs a database fetched from the network.

@@ -1,13 +1,13 @@
-//! Policies as components: compiled for `wasm32-unknown-unknown`, then encoded.
+//! Policies as components: compiled for `wasm32-unknown-unknown`, then encoded (`sdk/encode`).
 //!
-//! What must hold: a component imports nothing but `portcullis:policy/log`; a file is only
-//! written where its content changed, since the binary is rebuilt after the built-in policy.
+//! What must hold: a file is only written where its content changed, since the binary is rebuilt after
+//! the built-in policy.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
-use wit_component::{ComponentEncoder, DecodedWasm};
+use anyhow::{Context, Result};
+use portcullis_encode::encode_file;
 
 use crate::run;
 
@@ -15,8 +15,6 @@ use crate::run;
 const SHIPPED: &str = "plugins";
 /// Policies that misbehave, one folder each: `target/policies/test/NAME.wasm`.
 const GUESTS: &str = "tests/suite/guests";
-/// What a component may import, whatever the version.
-const IMPORTS: &[&str] = &["portcullis:policy/log"];
 /// Cargo's profile for policies.
 const PROFILE: &str = "policy";
 const WASM_TARGET: &str = "wasm32-unknown-unknown";
@@ -69,36 +67,9 @@ fn build_all(root: &Path, prefix: &str, names: &[String], dir: &Path) -> Result<
         .map(|name| {
             let module = format!("{prefix}-{name}").replace('-', "_");
             let component = dir.join(name).with_extension("wasm");
-            encode(&compiled.join(module).with_extension("wasm"), &component)
+            encode_file(&compiled.join(module).with_extension("wasm"), None, &component)
                 .with_context(|| format!("{prefix}-{name} does not become a component"))?;
             Ok(component)
         })
         .collect()
-}
-
-fn encode(module: &Path, component: &Path) -> Result<()> {
-    let module = fs::read(module).with_context(|| module.display().to_string())?;
-    let bytes = ComponentEncoder::default().validate(true).module(&module)?.encode()?;
-    check_imports(&bytes)?;
-    if fs::read(component).is_ok_and(|old| old == bytes) {
-        return Ok(());
-    }
-    // Whoever reads it meanwhile sees the old one or the new one.
-    let fresh = component.with_extension("wasm.new");
-    fs::write(&fresh, &bytes).with_context(|| fresh.display().to_string())?;
-    fs::rename(&fresh, component).with_context(|| component.display().to_string())
-}
-
-fn check_imports(component: &[u8]) -> Result<()> {
-    let DecodedWasm::Component(resolve, world) = wit_component::decode(component)? else {
-        bail!("it is a WIT package");
-    };
-    for key in resolve.worlds[world].imports.keys() {
-        let import = resolve.name_world_key(key);
-        let (interface, _version) = import.split_once('@').unwrap_or((&import, ""));
-        if !IMPORTS.contains(&interface) {
-            bail!("it imports {import}, which no host gives");
-        }
-    }
-    Ok(())
 }

@@ -48,7 +48,8 @@ fn steps(root: &Path) -> [(&'static str, Command); 2] {
     [("pure crates", checked), ("other crates", rest)]
 }
 
-fn suite(root: &Path) -> Command {
+/// The whole-process tests, one after the other or not as its arguments will say.
+pub(crate) fn suite(root: &Path) -> Command {
     let mut suite = release(root);
     suite.args(["--test", "suite"]);
     suite

@@ -10,6 +10,7 @@
 //! - [`scan`]: a listing on its way from a brick, shared by all who list the same directory.
 //! - [`eviction`]: what an eviction policy sees and answers, and the native policies.
 //! - [`prefetch`]: which directories are listed before anybody asks, and the native policies.
+//! - [`inlining`]: which content travels with attributes, and the native policies.
 //! - [`watch`]: watches and leases: how a change reaches everyone who cached what it makes untrue.
 //! - [`replay`]: a request that is asked again is applied once.
 //! - [`volume`]: a file tree on several bricks: who has what, and how they change it together.
@@ -22,6 +23,7 @@ pub mod chunk;
 pub mod entry;
 pub mod eviction;
 pub mod handle;
+pub mod inlining;
 pub mod limits;
 pub mod position;
 pub mod prefetch;

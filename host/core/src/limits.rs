@@ -130,6 +130,10 @@ pub const REPLAYS_MAX: usize = 256 * 1024;
 pub const POLICY_EVENTS_MAX: usize = 4096;
 /// Victims asked of an eviction policy in one call.
 pub const POLICY_VICTIMS_MAX: usize = 256;
+/// Answers of a prefetch policy in one call.
+pub const POLICY_PREFETCH_ANSWERS_MAX: usize = 2048;
+/// Rules of an inlining policy in one call.
+pub const POLICY_RULES_MAX: usize = 2048;
 /// Victims kept in reserve, so that a fill never waits for a policy.
 pub const RESERVE_MAX: usize = 256;
 /// Touched objects one shard remembers between two drains; further hits are dropped and counted.
@@ -148,6 +152,9 @@ pub const PREFETCH_WALKS_MAX: usize = 8;
 /// Directories of all walks of one client that are known and still to come; of what comes beyond
 /// nothing is fetched ahead.
 pub const PREFETCH_DIRS_MAX: usize = 16 * 1024;
+/// Events of one client that wait for a prefetch policy; beyond it the policy is told of that client
+/// from its next directory on.
+pub const PREFETCH_EVENTS_MAX: usize = 64 * 1024;
 /// Directories that one mount lists ahead at once.
 pub const PREFETCH_REQUESTS_MAX: usize = 128;
 /// Directories that a gateway lists ahead at a brick at once, for all clients.
@@ -158,6 +165,14 @@ pub const PREFETCH_CACHE_SHARE: u64 = 4;
 pub const PREFETCH_CLIENT_SHARE: u64 = 16;
 /// Entries of directories that were listed ahead for one client and not used yet.
 pub const PREFETCH_ENTRIES_MAX: u64 = 256 * 1024;
+
+/// Content of files of at most so many bytes travels along where nothing is learnt: in source trees
+/// 76 to 91 in 100 files are as small, and have a tenth to a quarter of the bytes.
+pub const INLINE_FIXED_BYTES: u64 = 16 * 1024;
+/// Largest content that travels along, whatever a policy says.
+pub const INLINE_BYTES_MAX: u64 = 256 * 1024;
+/// Classes of directories and clients that an inlining policy remembers.
+pub const INLINE_CLASSES_MAX: usize = 4096;
 
 /// Largest policy component that is loaded.
 pub const POLICY_COMPONENT_LEN_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -260,6 +275,9 @@ const _: () = assert!(HANDLE_LEN_MAX <= u8::MAX as usize);
 const _: () = assert!(NAME_LEN_MAX <= u8::MAX as usize);
 const _: () = assert!(RESERVE_MAX <= POLICY_VICTIMS_MAX);
 const _: () = assert!(POLICY_VICTIMS_MAX * size_of::<u64>() < POLICY_ANSWER_LEN_BYTES_MAX);
+const _: () =
+    assert!(POLICY_PREFETCH_ANSWERS_MAX * 2 * size_of::<u64>() < POLICY_ANSWER_LEN_BYTES_MAX);
+const _: () = assert!(POLICY_RULES_MAX * 2 * size_of::<u64>() < POLICY_ANSWER_LEN_BYTES_MAX);
 const _: () = assert!(POLICY_STACK_BYTES_MAX * 4 <= POLICY_THREAD_STACK_BYTES);
 const _: () = assert!(POLICY_LESSON_EVENTS <= POLICY_EVENTS_MAX);
 const _: () = assert!(POLICY_EVENTS_MAX < POLICY_EVIDENCE_EVENTS_MAX);

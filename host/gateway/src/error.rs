@@ -37,6 +37,9 @@ pub enum GatewayError {
     /// The eviction policy does not load.
     #[error("the eviction policy: {0}")]
     Policy(#[from] PolicyError),
+    /// The thread of prefetch cannot be started.
+    #[error("cannot start the thread of the prefetch policy: {0}")]
+    PolicyThread(std::io::Error),
     /// The endpoint for clients or the one towards the brick cannot be set up.
     #[error(transparent)]
     Transport(#[from] TransportError),

@@ -69,19 +69,20 @@ use std::time::Duration;
 use portcullis_core::cache::CacheConfig;
 use portcullis_core::eviction::PolicyLimits;
 use portcullis_core::limits::{BRICKS_MAX, CACHE_BYTES_MIN};
-use portcullis_core::prefetch::PrefetchChoice;
-use portcullis_policy::{EvictionDriver, PolicyControl, PolicySetup};
+use portcullis_policy::{
+    EvictionDriver, LoadedPrefetch, PolicyControl, PolicySetup, PrefetchDriver,
+};
 use portcullis_transport::{Identity, Server};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-pub use portcullis_policy::{Compiler, PolicyChoice};
+pub use portcullis_policy::{Compiler, PolicyChoice, PrefetchPolicyChoice};
 
 pub use crate::error::GatewayError;
 
-use crate::ahead::AheadShared;
+use crate::ahead::{AheadShared, budget_bytes};
 use crate::brick_link::BrickLink;
 use crate::bricks::Bricks;
 use crate::clock::Clock;
@@ -116,7 +117,7 @@ pub struct GatewayConfig {
     /// Where what an administrator changed is kept, for after a restart; nowhere if `None`.
     pub state: Option<PathBuf>,
     /// What is listed at the brick before a client asks for it.
-    pub prefetch: PrefetchChoice,
+    pub prefetch: PrefetchPolicyChoice,
     /// Where health and metrics are served over HTTP; nowhere if `None`.
     pub admin: Option<SocketAddr>,
     /// How long a brick may take for an answer, or for the next part of one.
@@ -135,7 +136,7 @@ impl GatewayConfig {
             eviction: PolicyChoice::default(),
             compiler: Compiler::default(),
             state: None,
-            prefetch: PrefetchChoice::default(),
+            prefetch: PrefetchPolicyChoice::default(),
             admin: None,
             brick_timeout_ms: BRICK_TIMEOUT_MS_DEFAULT,
         }
@@ -154,7 +155,7 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Loads the eviction policy and listens; clients are served once [`Gateway::serve`] runs. The
+    /// Loads the policies and listens; clients are served once [`Gateway::serve`] runs. The
     /// brick need not be there yet. Call it within a tokio runtime.
     ///
     /// # Errors
@@ -174,6 +175,8 @@ impl Gateway {
         }
         let (capacity_bytes, max_age_ms) = (config.cache_bytes, config.max_age_ms);
         let limits = PolicyLimits { capacity_bytes, seed: random() };
+        let ahead_limits = PolicyLimits { capacity_bytes: budget_bytes(capacity_bytes), ..limits };
+        let prefetch = LoadedPrefetch::load(config.prefetch, ahead_limits, &config.compiler)?;
         let server = Server::bind(config.listen, identity)?;
         let address = server.local_addr().map_err(GatewayError::LocalAddress)?;
         let admin = config.admin.map(bind_admin).transpose()?;
@@ -192,7 +195,8 @@ impl Gateway {
         (setup.compiler, setup.state) = (config.compiler, config.state);
         let control = Arc::new(PolicyControl::start(cache.clone(), setup)?);
         let driver = control.driver().clone();
-        let ahead = AheadShared::new(config.prefetch, random());
+        let prefetch = PrefetchDriver::start(prefetch).map_err(GatewayError::PolicyThread)?;
+        let ahead = AheadShared::new(Arc::new(prefetch), random());
         let volume = Arc::new(Volume::new(cache, bricks, ahead, capacity_bytes, clock));
         let observer = Arc::new(Observer::new(volume.clone(), driver.clone()));
         let policies = Policies::new(control);
@@ -243,7 +247,11 @@ impl Gateway {
             closing.spawn(async move { brick.close(forgotten).await });
         }
         closing.join_all().await;
-        let _ = tokio::task::spawn_blocking(move || driver.stop()).await;
+        let stop_policies = move || {
+            driver.stop();
+            volume.ahead.driver().stop();
+        };
+        let _ = tokio::task::spawn_blocking(stop_policies).await;
     }
 }
 

@@ -57,7 +57,7 @@ impl Volume {
         watched: Option<&Watched>,
         dir: Handle,
         after: Vec<u64>,
-        ahead: Option<&Arc<Ahead>>,
+        ahead: &Arc<Ahead>,
         reply: &mut ReplySink,
     ) -> Result<bool, Interrupt> {
         if after.len() > POSITION_COOKIES_MAX {
@@ -79,8 +79,7 @@ impl Volume {
             None
         };
         let is_cached = matches!(source, Some(Source::Cached(_)));
-        let ahead = ahead.filter(|_| source.is_some());
-        let entered = ahead.map(|ahead| ahead.enter(dir, is_cached));
+        let entered = source.is_some().then(|| ahead.enter(dir, is_cached));
         loop {
             let from = match &mut source {
                 Some(from) => from,

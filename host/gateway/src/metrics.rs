@@ -175,8 +175,35 @@ const METRICS: &[Metric] = &[
     ),
     gauge(
         "portcullis_prefetch_policy_info",
-        "Always 1; its label tells the prefetch policy.",
-        |stats, out| out.labelled(&[("name", &stats.prefetch.name)], 1.0),
+        "Always 1; its labels tell the active prefetch policy.",
+        |stats, out| {
+            let (name, kind) = (&stats.prefetch.name, &stats.prefetch.kind);
+            out.labelled(
+                &[("name", name), ("kind", kind), ("digest", &stats.prefetch.digest)],
+                1.0,
+            );
+        },
+    ),
+    gauge(
+        "portcullis_prefetch_fallback",
+        "1 where the native policy stands in for a prefetch component that failed.",
+        |stats, out| out.flag(!stats.prefetch.fallback_reason.is_empty()),
+    ),
+    counter(
+        "portcullis_prefetch_answers_total",
+        "Answers of prefetch components by what came of them.",
+        |stats, out| {
+            out.labelled(&[("outcome", "accepted")], stats.prefetch.accepted as f64);
+            out.labelled(&[("outcome", "stale")], stats.prefetch.stale as f64);
+            out.labelled(&[("outcome", "repeated")], stats.prefetch.repeated as f64);
+            out.labelled(&[("outcome", "foreign")], stats.prefetch.foreign as f64);
+            out.labelled(&[("outcome", "excess")], stats.prefetch.excess as f64);
+        },
+    ),
+    counter(
+        "portcullis_prefetch_cpu_seconds_total",
+        "CPU time spent in prefetch components.",
+        |stats, out| out.value(stats.prefetch.cpu_ms as f64 / 1e3),
     ),
     counter(
         "portcullis_prefetch_begun_total",

@@ -153,7 +153,7 @@ impl GatewayService {
         after: Vec<u64>,
         mut reply: ReplySink,
     ) -> Result<(), PeerGone> {
-        let (watched, ahead) = (session.watched(), session.ahead.as_ref());
+        let (watched, ahead) = (session.watched(), &session.ahead);
         let listed = self.volume.list(watched, dir, after, ahead, &mut reply).await;
         self.end(listed, reply).await
     }

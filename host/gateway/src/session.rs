@@ -28,7 +28,7 @@ pub(crate) struct Session {
     pub(crate) number: u64,
     pub(crate) files: Mutex<Files>,
     /// What is listed before it asks; `None` where nothing is.
-    pub(crate) ahead: Option<Arc<Ahead>>,
+    pub(crate) ahead: Arc<Ahead>,
     recaller: Recaller,
     /// Which client it is, as far as it said.
     client: OnceLock<u128>,
@@ -169,7 +169,7 @@ impl Session {
     /// The connection is gone. Whoever may come back finds its files open for a while.
     pub(crate) fn closed(self: &Arc<Self>) {
         self.gone.store(true, Ordering::SeqCst);
-        self.ahead.iter().for_each(|ahead| ahead.close());
+        self.ahead.close();
         if self.id().is_some() && !self.detached.load(Ordering::SeqCst) {
             return close_later(self.clone());
         }

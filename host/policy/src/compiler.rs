@@ -21,7 +21,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use wasmtime::component::Component;
 
 use crate::codes::CodeCache;
-use crate::component::{Compiled, inspect, sha256};
+use crate::component::{Compiled, Names, World, inspect, sha256};
 use crate::engine::{self, Engine};
 use crate::error::Refusal;
 use crate::guest::readable;
@@ -73,13 +73,14 @@ impl Code {
 }
 
 impl Compiler {
-    /// Checks a component and makes code of it, or takes it from `codes`.
+    /// Checks a component for `world` and makes code of it, or takes it from `codes`.
     pub(crate) fn compile(
         &self,
+        world: &World,
         bytes: &[u8],
         codes: Option<&CodeCache>,
     ) -> Result<Compiled, Refusal> {
-        inspect(bytes)?;
+        inspect(world, bytes)?;
         let engine = Engine::shared()?;
         let digest = sha256(bytes);
         // What cannot be used is as good as nothing.
@@ -180,7 +181,7 @@ pub fn compile_in_this_process() -> Result<(), String> {
         .take(POLICY_COMPONENT_LEN_BYTES_MAX as u64 + 1)
         .read_to_end(&mut bytes)
         .map_err(|error| format!("no component on standard input: {error}"))?;
-    inspect(&bytes).map_err(|refusal| refusal.to_string())?;
+    Names::read(&bytes).map_err(|refusal| refusal.to_string())?;
     let engine = wasmtime::Engine::new(&engine::config()).map_err(|error| format!("{error:#}"))?;
     let code = engine.precompile_component(&bytes).map_err(|error| format!("{error:#}"))?;
     let mut stdout = io::stdout();

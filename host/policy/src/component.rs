@@ -9,16 +9,37 @@ use sha2::{Digest, Sha256};
 use wasmparser::{Encoding, Parser, Payload};
 use wasmtime::component::Component;
 
-use crate::bindings::VERSION;
+use crate::bindings::{VERSION, VERSIONS};
 use crate::error::Refusal;
 use crate::guest::readable;
 
 /// Where the interfaces of policies come from.
-const PACKAGE: &str = "portcullis:policy/";
+pub(crate) const PACKAGE: &str = "portcullis:policy/";
 /// What the host gives.
 const IMPORTS: &[&str] = &["log"];
-/// What an eviction policy must have.
-const EXPORTS: &[&str] = &["control", "eviction"];
+
+/// What a component is for.
+pub(crate) struct World {
+    /// Its interface.
+    pub(crate) name: &'static str,
+    /// What it is, with its article, before the word policy.
+    kind: &'static str,
+    /// What it must have.
+    exports: &'static [&'static str],
+}
+
+/// What decides what leaves the cache.
+pub(crate) const EVICTION: World =
+    World { name: "eviction", kind: "an eviction", exports: &["control", "eviction"] };
+/// What decides what is listed ahead.
+pub(crate) const PREFETCH: World =
+    World { name: "prefetch", kind: "a prefetch", exports: &["control", "prefetch"] };
+
+/// What decides what content travels along.
+pub(crate) const INLINING: World =
+    World { name: "inlining", kind: "an inlining", exports: &["control", "inlining"] };
+/// All of them.
+const WORLDS: &[&World] = &[&EVICTION, &PREFETCH, &INLINING];
 
 /// A component that names nothing we do not have. Cloning shares its code.
 #[derive(Clone)]
@@ -28,23 +49,35 @@ pub(crate) struct Compiled {
     pub(crate) digest: String,
 }
 
-/// Reads the bytes to their end and refuses what is no policy for this host.
-pub(crate) fn inspect(bytes: &[u8]) -> Result<(), Refusal> {
-    if bytes.len() > POLICY_COMPONENT_LEN_BYTES_MAX {
-        return Err(Refusal::TooLarge);
-    }
-    check(&Names::read(bytes)?)
+/// Reads the bytes to their end and refuses what is no policy of `world` for this host.
+pub(crate) fn inspect(world: &World, bytes: &[u8]) -> Result<(), Refusal> {
+    check(world, &Names::read(bytes)?)
+}
+
+/// The world that a component is for.
+pub(crate) fn world_of(bytes: &[u8]) -> Result<&'static World, Refusal> {
+    Ok(Names::read(bytes)?.world())
 }
 
 /// What a component imports and exports at its outside.
 #[derive(Default)]
-struct Names<'a> {
-    imports: Vec<&'a str>,
-    exports: Vec<&'a str>,
+pub(crate) struct Names<'a> {
+    pub(crate) imports: Vec<&'a str>,
+    pub(crate) exports: Vec<&'a str>,
 }
 
 impl<'a> Names<'a> {
-    fn read(bytes: &'a [u8]) -> Result<Self, Refusal> {
+    /// The world that it is for; the first one where it is for none, which then says what is missing.
+    fn world(&self) -> &'static World {
+        let has = |name| self.exports.iter().any(|export| interface(export) == Some(name));
+        WORLDS.iter().find(|world| has(world.name)).unwrap_or(&WORLDS[0])
+    }
+
+    /// Reads the bytes to their end.
+    pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, Refusal> {
+        if bytes.len() > POLICY_COMPONENT_LEN_BYTES_MAX {
+            return Err(Refusal::TooLarge);
+        }
         if !bytes.starts_with(b"\0asm") {
             let reason = "it does not begin as WebAssembly does";
             return Err(Refusal::NotAComponent(reason.to_owned()));
@@ -77,7 +110,7 @@ impl<'a> Names<'a> {
     }
 }
 
-fn check(names: &Names<'_>) -> Result<(), Refusal> {
+fn check(world: &World, names: &Names<'_>) -> Result<(), Refusal> {
     for name in names.imports.iter().chain(&names.exports) {
         if let Some((_, version)) = name.strip_prefix(PACKAGE).and_then(|name| name.split_once('@'))
         {
@@ -90,11 +123,14 @@ fn check(names: &Names<'_>) -> Result<(), Refusal> {
             return Err(Refusal::Import { import: readable(name) });
         }
     }
-    let missing = EXPORTS
+    let missing = world
+        .exports
         .iter()
         .find(|export| !names.exports.iter().any(|name| interface(name) == Some(export)));
     match missing {
-        Some(export) => Err(Refusal::Export { export: format!("{PACKAGE}{export}") }),
+        Some(export) => {
+            Err(Refusal::Export { export: format!("{PACKAGE}{export}"), kind: world.kind })
+        }
         None => Ok(()),
     }
 }
@@ -112,7 +148,8 @@ fn check_version(found: &str) -> Result<(), Refusal> {
         let Version { major, minor, .. } = Version::parse(version).ok()?;
         Some(if major == 0 { (0, minor) } else { (major, 0) })
     };
-    if track(found).is_some() && track(found) == track(VERSION) {
+    let is_known = |ours: &&str| track(found).is_some() && track(found) == track(ours);
+    if VERSIONS.iter().any(is_known) {
         return Ok(());
     }
     Err(Refusal::Version { found: readable(found), ours: VERSION })

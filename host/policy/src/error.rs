@@ -85,10 +85,12 @@ pub enum Refusal {
         ours: &'static str,
     },
     /// It is a component for another purpose.
-    #[error("does not export {export}: it is not an eviction policy")]
+    #[error("does not export {export}: it is not {kind} policy")]
     Export {
         /// What is missing.
         export: String,
+        /// What it is to be, with its article.
+        kind: &'static str,
     },
     /// It names our interfaces, but their functions are of other types.
     #[error("does not fit the policy interface: {0}")]
@@ -184,15 +186,15 @@ pub enum Fault {
         denied: Option<String>,
     },
     /// It proposed more than it was asked.
-    #[error("proposed {proposed} victims where {wanted} were asked for")]
+    #[error("proposed {proposed} where {wanted} were asked for")]
     Oversize {
-        /// Victims proposed.
+        /// Victims, or answers.
         proposed: usize,
-        /// Victims asked for.
+        /// How many there may have been.
         wanted: usize,
     },
     /// It made up ids.
-    #[error("proposed {count} objects that never existed")]
+    #[error("proposed {count} ids that never existed")]
     Foreign {
         /// How many, in one proposal.
         count: u64,

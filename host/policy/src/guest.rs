@@ -8,12 +8,14 @@ use portcullis_core::limits::{
 };
 use wasmtime::{ResourceLimiter, UpdateDeadline};
 
-use crate::bindings::portcullis::policy::log;
+use crate::bindings::log;
 use crate::cpu::thread_cpu_ns;
 
 /// The data of a store.
 pub(crate) struct Guest {
     memory_bytes_max: usize,
+    /// What its memory grew to last.
+    pub(crate) memory_bytes: usize,
     /// The last thing it wanted and did not get.
     pub(crate) denied: Option<String>,
     /// CPU time of this thread at the first epoch of the call. Short calls see none, and are spared
@@ -28,6 +30,7 @@ impl Guest {
         let memory_bytes_max = POLICY_MEMORY_BYTES.max(capacity_bytes / 2);
         Self {
             memory_bytes_max: usize::try_from(memory_bytes_max).unwrap_or(usize::MAX),
+            memory_bytes: 0,
             denied: None,
             first_epoch_ns: None,
             log: Log::new(name),
@@ -59,7 +62,9 @@ impl ResourceLimiter for Guest {
         _maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
         let granted = desired <= self.memory_bytes_max;
-        if !granted {
+        if granted {
+            self.memory_bytes = desired;
+        } else {
             self.denied = Some(format!("{desired} bytes of memory"));
         }
         Ok(granted)
@@ -153,6 +158,7 @@ pub(crate) fn readable(message: &str) -> String {
 mod tests {
     use super::*;
 
+    /// H-8.
     #[test]
     fn words_are_cut_at_a_character_and_keep_to_one_line() {
         assert_eq!(readable("a\nb\u{1b}[31mc"), "a b [31mc");
@@ -162,6 +168,7 @@ mod tests {
         assert!(cut.ends_with("ä…"));
     }
 
+    /// H-8.
     #[test]
     fn a_second_has_so_many_lines() {
         let mut log = Log::new("talkative".into());

@@ -1,5 +1,5 @@
-//! Eviction policies as WebAssembly components: loaded, limited, driven, replaced when they fail.
-//! The only crate that names wasmtime.
+//! Policies as WebAssembly components: loaded, limited, driven, replaced when they fail. The only
+//! crate that names wasmtime.
 //!
 //! A policy is compiled and loaded first ([`CompiledPolicy`], [`LoadedPolicy`]) and then started
 //! ([`EvictionDriver::start`]) or swapped in ([`EvictionDriver::swap`]):
@@ -7,8 +7,9 @@
 //! - [`component`] inspects the bytes (size, imports, interface version), [`compiler`] has them
 //!   compiled, [`codes`] keeps what came of it; the one [`engine`] runs it, and its [`ticker`]
 //!   interrupts what runs too long;
-//! - [`instance`] is a component at work: one store, limits and log in [`guest`], one deadline a
-//!   call; [`bindings`] is what the generated code needs of `wit/`;
+//! - [`sandbox`] is a component in a store of its own: limits and log in [`guest`], one deadline a
+//!   call; [`instance`] and [`prefetch_instance`] are what each kind has; [`eviction_calls`] has an
+//!   adapter for each version of the interface, [`bindings`] what is generated from `wit/`;
 //! - [`loaded`] is a policy ready to work, of whichever kind, [`recipe`] how to make it again;
 //!   [`builtin`] is the one inside this binary; [`self_test`] tries one with made-up objects;
 //! - [`driver`] owns the thread, [`runner`] does its work: events in, victims out, and which policy is
@@ -16,7 +17,12 @@
 //!   one that failed and is tried again; [`mailbox`] has what others want; [`strikes`] counts faults
 //!   and quarantines, [`evidence`] keeps what led to them; [`status`] is what everybody else may see of it;
 //! - [`control`] is what an operator may do: load, swap, roll back, press the panic switch; [`saved`]
-//!   keeps what came of it over a restart.
+//!   keeps what came of it over a restart;
+//! - [`prefetch_driver`] has the thread of prefetch, where one component serves all clients
+//!   ([`prefetch_clients`]); [`prefetch_policy`] is one that is loaded, [`prefetch_status`] what is seen.
+//!
+//! Authors of policies see the same: [`words`] is a component of any kind at work in words, [`inspect`] what
+//! one says of itself.
 //!
 //! What must hold: no request waits for a policy; nothing a component does harms the host or stops
 //! the driver; a store that trapped is never entered again; a policy that is not taken leaves the
@@ -32,14 +38,24 @@ mod cpu;
 mod driver;
 mod engine;
 mod error;
+mod eviction_calls;
 mod evidence;
 mod guest;
+pub mod inspect;
 mod instance;
 mod loaded;
+#[cfg(test)]
+mod older;
 mod mailbox;
+mod prefetch_clients;
+mod prefetch_driver;
+mod prefetch_instance;
+mod prefetch_policy;
+mod prefetch_status;
 mod rebuild;
 mod recipe;
 mod runner;
+mod sandbox;
 mod saved;
 mod seat;
 mod self_test;
@@ -48,6 +64,7 @@ mod strikes;
 #[cfg(test)]
 mod tests;
 mod ticker;
+mod words;
 mod trial;
 
 pub use compiler::{Compiler, compile_in_this_process};
@@ -56,5 +73,10 @@ pub use driver::{DriverOptions, EvictionDriver};
 pub use error::{Fault, PolicyError, Refusal};
 pub use evidence::Batches;
 pub use loaded::{CompiledPolicy, LoadedPolicy, PolicyChoice};
+pub use prefetch_clients::PrefetchClient;
+pub use prefetch_driver::PrefetchDriver;
+pub use prefetch_policy::{LoadedPrefetch, PrefetchPolicyChoice};
+pub use prefetch_status::PrefetchStatus;
 pub use status::{EvictionStatus, PolicyIdentity, PolicyKind, PreviousPolicy};
 pub use strikes::{Quarantined, Recovery};
+pub use words::{CompiledWords, WordsPolicy};

@@ -13,6 +13,7 @@ use portcullis_core::limits::{POLICY_COMPONENT_LEN_BYTES_MAX, POLICY_THREAD_STAC
 use crate::builtin;
 use crate::codes::CodeCache;
 use crate::compiler::Compiler;
+use crate::component::EVICTION;
 use crate::error::{Fault, PolicyError, Refusal};
 use crate::instance::Instance;
 use crate::recipe::Recipe;
@@ -155,7 +156,7 @@ impl PolicyLoader {
             }
             _ => return Ok(CompiledPolicy { recipe: Recipe::STAND_IN }),
         };
-        let compiled = on_deep_stack(|| self.compiler.compile(&bytes, self.codes.as_ref()))?;
+        let compiled = on_deep_stack(|| self.compiler.compile(&EVICTION, &bytes, self.codes.as_ref()))?;
         let compiled = compiled.map_err(|refusal| refusal.of(&name))?;
         let (name, config) = (name.into(), config.into());
         Ok(CompiledPolicy { recipe: Recipe::Component { name, compiled, config } })
@@ -252,7 +253,7 @@ impl Policy {
 }
 
 /// Reads a file, but no more of it than a component may have.
-fn read(path: &Path) -> Result<Vec<u8>, Refusal> {
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Refusal> {
     // Asked before it is opened, which would wait where it is a pipe.
     let metadata = std::fs::metadata(path).map_err(Refusal::Unreadable)?;
     if !metadata.is_file() {

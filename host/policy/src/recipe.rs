@@ -76,6 +76,6 @@ impl Recipe {
 }
 
 /// SHA-256 of a configuration in hexadecimal, empty where there is none.
-fn config_digest(config: &[u8]) -> String {
+pub(crate) fn config_digest(config: &[u8]) -> String {
     if config.is_empty() { String::new() } else { sha256(config) }
 }

@@ -1,9 +1,16 @@
 //! Policies at work, good and bad, for a host that keeps its books.
 
 mod guests;
+mod deadlines;
+mod flat;
 mod host;
+mod misdeeds;
 mod misfits;
 mod misuse;
+mod mutations;
+mod numbers;
+mod prefetch;
+mod versions;
 mod swaps;
 mod work;
 
@@ -39,6 +46,11 @@ fn until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
         assert!(Instant::now() < deadline, "waited in vain for {what}");
         pause(Duration::from_millis(1));
     }
+}
+
+/// Lets another thread run where there are few processors.
+fn pause_for_others() {
+    std::thread::yield_now();
 }
 
 #[expect(clippy::disallowed_methods, reason = "between two looks at a condition")]

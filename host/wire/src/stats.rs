@@ -119,6 +119,12 @@ pub struct EvictionStats {
 pub struct PrefetchStats {
     /// Name of the policy.
     pub name: String,
+    /// `wasm` or `native`.
+    pub kind: String,
+    /// SHA-256 of the component in hexadecimal; empty for a native policy.
+    pub digest: String,
+    /// Where this is the fallback: which component failed, and how. Empty otherwise.
+    pub fallback_reason: String,
     /// Listings begun ahead.
     pub begun: u64,
     /// Of those, asked for when they were there.
@@ -131,6 +137,26 @@ pub struct PrefetchStats {
     pub cancelled: u64,
     /// Not to be had.
     pub failed: u64,
+    /// Calls into components; native policies are not counted.
+    pub calls: u64,
+    /// Events handed over to components.
+    pub events: u64,
+    /// Batches of events.
+    pub batches: u64,
+    /// Directories that components chose and that were then listed.
+    pub accepted: u64,
+    /// Answers about directories that were forgotten.
+    pub stale: u64,
+    /// Directories chosen that were listed already.
+    pub repeated: u64,
+    /// Answers with ids that were never given out.
+    pub foreign: u64,
+    /// Directories chosen beyond what may be listed at once.
+    pub excess: u64,
+    /// Times that a client told more than its policy took, and began anew.
+    pub overflows: u64,
+    /// CPU time spent in components.
+    pub cpu_ms: u64,
 }
 
 /// A brick as its gateway sees it.

@@ -77,7 +77,7 @@ register_eviction!(Lru);
 
 #[cfg(test)]
 mod tests {
-    use portcullis_sdk::{Class, Removal};
+    use portcullis_sdk::{Class, Removal, testing};
 
     use super::*;
 
@@ -122,6 +122,11 @@ mod tests {
         assert_eq!(lru.propose(0, 2), [id(2)]);
         lru.on_events(0, &[remove(2), remove(3)]);
         assert!(lru.latest.is_empty());
+    }
+
+    #[test]
+    fn it_does_what_a_policy_must() {
+        testing::eviction::<Lru>(b"");
     }
 
     #[test]

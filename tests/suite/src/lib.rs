@@ -69,6 +69,12 @@ pub fn soaking() -> bool {
     std::env::var_os("PORTCULLIS_SOAK").is_some()
 }
 
+/// Which round of `cargo xtask soak` this is, from 0: what is chosen by a seed is another in each.
+pub fn soak_round() -> u64 {
+    let round = std::env::var("PORTCULLIS_SOAK_ROUND").ok();
+    round.map_or(0, |round| round.parse().expect("PORTCULLIS_SOAK_ROUND is a number"))
+}
+
 /// The build directory: a test runs as `TARGET/PROFILE/deps/NAME`, a benchmark as
 /// `TARGET/PROFILE/NAME`.
 fn target() -> PathBuf {

@@ -1,5 +1,6 @@
 //! What documents say of the code must be so: paths exist, names are found where they are said
-//! to be, and every clause of the semantics has a test that exists.
+//! to be, and every clause of the semantics and every row of what policies do wrong has a test that
+//! exists.
 
 use super::{File, Violation};
 
@@ -7,6 +8,8 @@ use super::{File, Violation};
 const FREE: &[&str] = &["CHANGELOG.md"];
 /// The document whose every clause names its test.
 const SEMANTICS: &str = "docs/SEMANTICS.md";
+/// The document with a table of what policies do wrong, each row with its tests.
+const HOSTILE: &str = "docs/HOSTILE.md";
 /// The document that lists all metrics, and the file that declares them.
 const METRICS: (&str, &str) = ("docs/OPERATING.md", "host/gateway/src/metrics.rs");
 /// Directories whose mention in a document must be a path that exists.
@@ -28,6 +31,9 @@ pub(super) fn check(files: &[File]) -> Vec<Violation> {
     }
     if let Some(semantics) = files.iter().find(|file| file.path == SEMANTICS) {
         violations.extend(clauses(semantics, files));
+    }
+    if let Some(hostile) = files.iter().find(|file| file.path == HOSTILE) {
+        violations.extend(rows(hostile, files));
     }
     violations.extend(metrics(files));
     violations
@@ -141,7 +147,43 @@ fn clauses(semantics: &File, files: &[File]) -> Vec<Violation> {
     if let Some((started, id)) = open {
         found(started, format!("{id} names no test"));
     }
-    violations.extend(unknown_ids(&ids, files));
+    violations.extend(unknown_ids("clause", "S-", &ids, files));
+    violations
+}
+
+/// Judges the rows of a table: `| H-N |` begins one, N rises, and its last cell names tests, each
+/// of which carries the row's id in the comment above it.
+fn rows(hostile: &File, files: &[File]) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    let (mut ids, mut last) = (Vec::new(), 0);
+    let mut found = |line, what| violations.push(Violation::new(&hostile.path, line, what));
+    for (index, line) in hostile.text.lines().enumerate() {
+        let line_number = index + 1;
+        let Some((number, _)) = line.strip_prefix("| H-").and_then(|rest| rest.split_once(" |"))
+        else {
+            continue;
+        };
+        let id = format!("H-{number}");
+        let number = number.parse().unwrap_or(0);
+        if number <= last {
+            found(line_number, format!("{id} comes after H-{last}"));
+        }
+        last = number;
+        let last_cell = line.trim_end().trim_end_matches('|').rsplit('|').next();
+        let mut names = spans(last_cell.unwrap_or_default()).peekable();
+        if names.peek().is_none() {
+            found(line_number, format!("{id} names no test"));
+        }
+        for name in names {
+            match carries(name, &id, files) {
+                None => found(line_number, format!("there is no test `{name}`")),
+                Some(false) => found(line_number, format!("`{name}` does not carry {id}")),
+                Some(true) => {}
+            }
+        }
+        ids.push(id);
+    }
+    violations.extend(unknown_ids("row", "H-", &ids, files));
     violations
 }
 
@@ -161,19 +203,17 @@ fn carries(name: &str, id: &str, files: &[File]) -> Option<bool> {
     Some(first || tests.any(|carries| carries))
 }
 
-/// Ids that comments of tests carry and no clause has.
-fn unknown_ids(ids: &[String], files: &[File]) -> Vec<Violation> {
+/// Ids that comments of tests carry and no clause or row has. `prefix` tells the ids apart.
+fn unknown_ids(kind: &str, prefix: &str, ids: &[String], files: &[File]) -> Vec<Violation> {
     let mut violations = Vec::new();
     for file in files.iter().filter(|file| file.is_rust() && file.path.contains("tests/")) {
         let comments = file.text.lines().enumerate().filter(|(_, line)| is_comment(line));
         for (index, line) in comments {
             let words = line.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
-            for word in words.filter(|word| is_id(word) && !ids.iter().any(|id| id == word)) {
-                violations.push(Violation::new(
-                    &file.path,
-                    index + 1,
-                    format!("there is no clause {word}"),
-                ));
+            let ours = words.filter(|word| word.starts_with(prefix) && is_id(word));
+            for word in ours.filter(|word| !ids.iter().any(|id| id == word)) {
+                let what = format!("there is no {kind} {word}");
+                violations.push(Violation::new(&file.path, index + 1, what));
             }
         }
     }
@@ -184,16 +224,20 @@ fn is_comment(line: &str) -> bool {
     line.trim_start().starts_with("//")
 }
 
-/// Whether a word is the id of a clause: `S-AREA-N`.
+/// Whether a word is the id of a clause, `S-AREA-N`, or of a row, `H-N`.
 fn is_id(word: &str) -> bool {
-    let Some((area, number)) = word.strip_prefix("S-").and_then(|rest| rest.rsplit_once('-'))
-    else {
-        return false;
+    let is_number = |number: &str| {
+        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
     };
-    !area.is_empty()
-        && area.bytes().all(|byte| byte.is_ascii_uppercase())
-        && !number.is_empty()
-        && number.bytes().all(|byte| byte.is_ascii_digit())
+    if let Some(number) = word.strip_prefix("H-") {
+        return is_number(number);
+    }
+    let parts = word.strip_prefix("S-").and_then(|rest| rest.rsplit_once('-'));
+    parts.is_some_and(|(area, number)| {
+        !area.is_empty()
+            && area.bytes().all(|byte| byte.is_ascii_uppercase())
+            && is_number(number)
+    })
 }
 
 fn has_word(text: &str, word: &str) -> bool {
@@ -260,6 +304,27 @@ mod tests {
         );
         assert_eq!(found(SEMANTICS, &format!("{clause}Test: `a::there`\n")), [""; 0]);
         assert_eq!(found(SEMANTICS, &format!("{clause}Test: `tests::indented`\n")), [""; 0]);
+    }
+
+    #[test]
+    fn a_row_without_a_test_or_out_of_its_place_is_found() {
+        let carries = File {
+            path: "tests/suite/t.rs".to_owned(),
+            text: "/// H-1: it is there.\nfn t() {}\n\n/// H-7.\nfn u() {}\n".to_owned(),
+        };
+        let rows = "| H-1 | seen | so | `t` |\n| H-3 | seen | so | |\n| H-3 | a | b | `u`, `v` |\n";
+        let files = [File { path: HOSTILE.to_owned(), text: rows.to_owned() }, carries];
+        let found: Vec<String> = check(&files).into_iter().map(|found| found.what).collect();
+        assert_eq!(
+            found,
+            [
+                "H-3 names no test",
+                "H-3 comes after H-3",
+                "`u` does not carry H-3",
+                "there is no test `v`",
+                "there is no row H-7"
+            ]
+        );
     }
 
     #[test]

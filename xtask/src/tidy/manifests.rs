@@ -26,11 +26,23 @@ const LAYERS: &[(&str, &[&str])] = &[
         "portcullis-client",
         &["portcullis-core", "portcullis-wire", "portcullis-transport", "portcullis-fuse"],
     ),
-    ("portcullis-sdk", &["portcullis-core"]),
+    (
+        "portcullis-sdk",
+        &[
+            "portcullis-core",
+            "portcullis-world-eviction",
+            "portcullis-world-inlining",
+            "portcullis-world-prefetch",
+        ],
+    ),
+    ("portcullis-world-eviction", &[]),
+    ("portcullis-world-inlining", &[]),
+    ("portcullis-world-prefetch", &[]),
+    ("portcullis-encode", &[]),
     ("portcullis-sim", &["portcullis-core", "portcullis-wire"]),
     ("portcullis-relay", &[]),
     ("portcullis-floor", &["portcullis-fuse"]),
-    ("xtask", &[]),
+    ("xtask", &["portcullis-encode"]),
 ];
 
 /// Who may depend on a crate from outside.

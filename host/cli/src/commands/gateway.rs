@@ -4,8 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use portcullis_core::limits::POLICY_CONFIG_LEN_BYTES_MAX;
-use portcullis_core::prefetch::PrefetchChoice;
-use portcullis_gateway::{Gateway, GatewayConfig, GatewayError};
+use portcullis_gateway::{Gateway, GatewayConfig, GatewayError, PrefetchPolicyChoice};
 use portcullis_policy::PolicyChoice;
 use portcullis_transport::{Identity, Role};
 
@@ -41,9 +40,10 @@ pub(crate) struct Arguments {
     /// missing), and compiled policies
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// What is listed at the brick before a client asks for it [default: crawl]
-    #[arg(long, value_name = "none|crawl")]
-    prefetch: Option<PrefetchChoice>,
+    /// What is listed at the brick before a client asks for it: none, statahead, crawl, or a policy of
+    /// one's own, a WebAssembly component [default: crawl]
+    #[arg(long, value_name = "NAME|FILE.wasm", value_parser = parse_prefetch)]
+    prefetch: Option<PrefetchPolicyChoice>,
     /// Where to serve /healthz, /readyz and /metrics over HTTP, without any authentication
     #[arg(long, value_name = "HOST:PORT")]
     admin: Option<String>,
@@ -53,6 +53,15 @@ pub(crate) struct Arguments {
     /// How long a brick may take to answer [default: 10s]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     brick_timeout: Option<Duration>,
+}
+
+/// The name of a native policy, or a file: what has a folder before it, or ends in `.wasm`.
+fn parse_prefetch(text: &str) -> Result<PrefetchPolicyChoice, String> {
+    if text.contains('/') || text.ends_with(".wasm") {
+        return Ok(PrefetchPolicyChoice::File(text.into()));
+    }
+    let native = text.parse().map(PrefetchPolicyChoice::Native);
+    native.map_err(|error: String| format!("{error}, and components in files NAME.wasm"))
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Result<(), CliError> {

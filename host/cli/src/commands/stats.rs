@@ -107,8 +107,11 @@ fn eviction_rows(eviction: &EvictionStats) -> Vec<(&'static str, String)> {
 }
 
 fn prefetch_rows(prefetch: &PrefetchStats) -> Vec<(&'static str, String)> {
-    vec![
-        ("prefetch", format!("{}, {} directories begun", prefetch.name, prefetch.begun)),
+    let mut rows = vec![
+        (
+            "prefetch",
+            format!("{} ({}), {} directories begun", prefetch.name, prefetch.kind, prefetch.begun),
+        ),
         (
             "  of those",
             format!(
@@ -116,7 +119,34 @@ fn prefetch_rows(prefetch: &PrefetchStats) -> Vec<(&'static str, String)> {
                 prefetch.used, prefetch.late, prefetch.wasted, prefetch.cancelled, prefetch.failed
             ),
         ),
-    ]
+    ];
+    if !prefetch.digest.is_empty() {
+        rows.push(("  sha256", prefetch.digest.clone()));
+    }
+    if !prefetch.fallback_reason.is_empty() {
+        rows.push(("  fallback of", prefetch.fallback_reason.clone()));
+    }
+    if prefetch.calls > 0 {
+        rows.push((
+            "  component",
+            format!(
+                "{} calls, {} events in {} batches, {} ms CPU",
+                prefetch.calls, prefetch.events, prefetch.batches, prefetch.cpu_ms
+            ),
+        ));
+        rows.push((
+            "  answers",
+            format!(
+                "{} accepted, {} stale, {} repeated, {} foreign, {} too many",
+                prefetch.accepted,
+                prefetch.stale,
+                prefetch.repeated,
+                prefetch.foreign,
+                prefetch.excess
+            ),
+        ));
+    }
+    rows
 }
 
 fn watch_rows(watch: &WatchStats) -> Vec<(&'static str, String)> {

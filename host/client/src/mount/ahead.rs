@@ -19,7 +19,7 @@ use portcullis_core::cache::ListedChunk;
 use portcullis_core::cache::ListingStamp;
 use portcullis_core::limits::{PREFETCH_CACHE_SHARE, PREFETCH_ENTRIES_MAX, PREFETCH_REQUESTS_MAX};
 use portcullis_core::prefetch::{
-    Budget, Loss, Meeting, Order, PrefetchChoice, PrefetchCounters, Prefetcher,
+    Budget, Loss, Meeting, Order, PrefetchChoice, PrefetchCounters, PrefetchPolicy, Prefetcher,
 };
 use portcullis_core::scan::{Scan, Step};
 use portcullis_core::watch::Change;
@@ -49,6 +49,7 @@ struct Inner {
 }
 
 struct State {
+    policy: Box<dyn PrefetchPolicy>,
     prefetcher: Prefetcher,
     under_way: HashMap<Handle, UnderWay>,
     begun: u64,
@@ -110,14 +111,14 @@ impl Ahead {
             entries: PREFETCH_ENTRIES_MAX,
         };
         let seed = RandomState::new().hash_one(cache_bytes);
-        let prefetcher = Prefetcher::new(choice.policy(), budget, seed);
+        let (policy, prefetcher) = (choice.policy(), Prefetcher::new(budget, seed));
         Self(Some(Arc::new(Inner {
             client: client.clone(),
             memory: memory.clone(),
             fence: fence.clone(),
             runtime: runtime::Handle::current(),
             started: Instant::now(),
-            state: Mutex::new(State { prefetcher, under_way: HashMap::new(), begun: 0 }),
+            state: Mutex::new(State { policy, prefetcher, under_way: HashMap::new(), begun: 0 }),
         })))
     }
 
@@ -212,7 +213,8 @@ impl Inner {
     /// Carries out what the policy wants now.
     fn take(self: &Arc<Self>, state: &mut State) {
         let now_ms = self.started.elapsed().as_millis() as u64;
-        for order in state.prefetcher.take(now_ms) {
+        let State { policy, prefetcher, .. } = state;
+        for order in prefetcher.take(&mut **policy, now_ms) {
             match order {
                 Order::List(dir) => {
                     if let Err(loss) = self.begin(state, dir) {

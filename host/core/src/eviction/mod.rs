@@ -136,7 +136,8 @@ impl Event {
         }
     }
 
-    /// The event of a packed form, `None` where its kind, class or reason is unknown.
+    /// The event of a packed form, `None` where its kind is unknown. An object of an unknown class is
+    /// there all the same, and one that left for an unknown reason is gone.
     pub fn unpack(words: [u64; Self::WORDS]) -> Option<Self> {
         let [id, key, meta] = words;
         let id = ObjectId(id);
@@ -144,10 +145,9 @@ impl Event {
         match meta as u8 {
             0 => {
                 let class = match detail {
-                    0 => Class::Asked,
                     1 => Class::Listed,
                     2 => Class::Prefetched,
-                    _ => return None,
+                    _ => Class::Asked,
                 };
                 Some(Event::Insert { id, key, class, weight_bytes: (meta >> 32) as u32 })
             }
@@ -155,8 +155,7 @@ impl Event {
             2 => {
                 let reason = match detail {
                     0 => Removal::Evicted,
-                    1 => Removal::Invalidated,
-                    _ => return None,
+                    _ => Removal::Invalidated,
                 };
                 Some(Event::Remove { id, reason })
             }

@@ -23,7 +23,7 @@ use hashbrown::HashMap;
 
 use self::plan::Number;
 use self::walk::Walk;
-use super::{Answer, DirId, Event, PrefetchChoice, PrefetchPolicy};
+use super::{Answer, DirId, Event, PrefetchPolicy};
 use crate::limits::{PREFETCH_DIRS_MAX, PREFETCH_WALKS_MAX};
 
 /// Entries of its client elsewhere, after which a walk has been left.
@@ -69,6 +69,9 @@ impl std::hash::Hasher for IdHasher {
 }
 
 impl Crawl {
+    /// Name by which the policy is known.
+    pub const NAME: &str = "crawl";
+
     fn entered(&mut self, now_ms: u64, dir: DirId, entry: super::Entry) {
         self.entries += 1;
         let (key, number) = match self.places.get(&dir) {
@@ -170,10 +173,6 @@ impl Crawl {
 }
 
 impl PrefetchPolicy for Crawl {
-    fn name(&self) -> &'static str {
-        PrefetchChoice::Crawl.name()
-    }
-
     fn on_events(&mut self, now_ms: u64, events: &[Event]) {
         for event in events {
             match *event {

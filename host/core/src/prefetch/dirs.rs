@@ -73,6 +73,16 @@ impl Dirs {
         id
     }
 
+    /// Whether the id stands for a directory, or did.
+    pub(super) fn was_given(&self, id: DirId) -> bool {
+        (1..=self.given).contains(&id.0)
+    }
+
+    #[cfg(test)]
+    pub(super) fn last_given(&self) -> u64 {
+        self.given
+    }
+
     pub(super) fn get(&self, id: DirId) -> Option<&Dir> {
         self.by_id.get(&id)
     }

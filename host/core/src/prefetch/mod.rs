@@ -6,8 +6,8 @@
 //!   of it, and has the cache that they go into;
 //! - the [`Prefetcher`] gives directories their ids, keeps to the [`Budget`], counts what came of
 //!   each listing ahead, and carries events and answers between the host and the policy;
-//! - a **policy** ([`PrefetchPolicy`]) chooses. There are two: [`Nothing`], and [`Crawl`], which
-//!   recognises the walk of a tree.
+//! - a **policy** ([`PrefetchPolicy`]) chooses. There are three: [`Nothing`]; [`Statahead`], which goes
+//!   ahead within one directory; and [`Crawl`], which recognises the walk of a tree.
 //!
 //! What a policy sees and answers are numbers alone, so that it may as well be a component.
 //!
@@ -16,14 +16,19 @@
 
 pub mod crawl;
 mod dirs;
+mod packed;
 mod prefetcher;
 #[cfg(test)]
 mod simulation;
+pub mod statahead;
 
 use std::str::FromStr;
+use std::sync::Arc;
 
 pub use crawl::Crawl;
-pub use prefetcher::{Budget, Meeting, Order, PrefetchCounters, Prefetcher};
+pub use packed::{ClientId, Told};
+pub use prefetcher::{Answered, Budget, Meeting, Order, PrefetchCounters, Prefetcher};
+pub use statahead::Statahead;
 
 /// A directory as a policy knows it. An id never stands for another directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -109,9 +114,6 @@ pub enum Answer {
 /// The implementor must: keep what it remembers within a fixed multiple of the ids that it has not
 /// forgotten; forget ids that it has done with; and do the same for the same events and times.
 pub trait PrefetchPolicy: Send {
-    /// The name by which it is known.
-    fn name(&self) -> &'static str;
-
     /// Takes a batch of events. `now_ms` is monotonic, from an arbitrary start.
     fn on_events(&mut self, now_ms: u64, events: &[Event]);
 
@@ -119,15 +121,30 @@ pub trait PrefetchPolicy: Send {
     fn propose(&mut self, now_ms: u64, want: usize, answers: &mut Vec<Answer>);
 }
 
+/// The engine of one client, as the driver of a policy sees it that works for several of them.
+pub trait PrefetchHost: Send + Sync {
+    /// As [`Prefetcher::drain`]; `None`, once, where all that was told before is void, since too much
+    /// had come together to be told.
+    fn drain(&self, events: &mut Vec<Event>) -> Option<usize>;
+
+    /// As [`Prefetcher::answer`]; what is to be done is done.
+    fn answer(self: Arc<Self>, want: usize, answers: &[Answer]) -> Answered;
+
+    /// Another policy is at work from now on, and knows nothing: that of the driver, or a native
+    /// one, which this engine makes and asks itself. As [`Prefetcher::restart`].
+    fn restart(self: Arc<Self>, native: Option<PrefetchChoice>);
+}
+
 /// The policy that fetches nothing ahead.
 #[derive(Debug, Default)]
 pub struct Nothing;
 
-impl PrefetchPolicy for Nothing {
-    fn name(&self) -> &'static str {
-        PrefetchChoice::Nothing.name()
-    }
+impl Nothing {
+    /// Name by which the policy is known.
+    pub const NAME: &str = "none";
+}
 
+impl PrefetchPolicy for Nothing {
     fn on_events(&mut self, _now_ms: u64, _events: &[Event]) {}
 
     fn propose(&mut self, _now_ms: u64, _want: usize, _answers: &mut Vec<Answer>) {}
@@ -138,6 +155,8 @@ impl PrefetchPolicy for Nothing {
 pub enum PrefetchChoice {
     /// [`Nothing`].
     Nothing,
+    /// [`Statahead`].
+    Statahead,
     /// [`Crawl`].
     #[default]
     Crawl,
@@ -147,8 +166,9 @@ impl PrefetchChoice {
     /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Nothing => "none",
-            Self::Crawl => "crawl",
+            Self::Nothing => Nothing::NAME,
+            Self::Statahead => Statahead::NAME,
+            Self::Crawl => Crawl::NAME,
         }
     }
 
@@ -156,6 +176,7 @@ impl PrefetchChoice {
     pub fn policy(self) -> Box<dyn PrefetchPolicy> {
         match self {
             Self::Nothing => Box::new(Nothing),
+            Self::Statahead => Box::<Statahead>::default(),
             Self::Crawl => Box::<Crawl>::default(),
         }
     }
@@ -165,8 +186,9 @@ impl FromStr for PrefetchChoice {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        let mut known = [Self::Nothing, Self::Crawl].into_iter();
+        let mut known = [Self::Nothing, Self::Statahead, Self::Crawl].into_iter();
         let found = known.find(|choice| choice.name() == name);
-        found.ok_or_else(|| format!("{name} is no prefetch policy: there are none and crawl"))
+        let what = || format!("{name} is no prefetch policy: there are none, statahead and crawl");
+        found.ok_or_else(what)
     }
 }

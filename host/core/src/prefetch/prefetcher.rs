@@ -7,10 +7,14 @@
 //! no longer true. It may be that a directory is listed ahead and by its client at once: then the
 //! client takes the listing over as it comes, if the host can do that.
 //!
+//! `take` asks a policy at once. One that works elsewhere is handed what [`drain`](Prefetcher::drain)
+//! gives, and what it wants comes back to [`answer`](Prefetcher::answer) when it has decided; the
+//! directories may stand differently by then.
+//!
 //! What must hold: never more listings are under way than the budget has requests; no new one
 //! begins while what was brought and is not used is over its bytes or entries, and one that brings
 //! more than that alone is stopped; each listing ahead is counted once, as used, late, wasted,
-//! cancelled or failed.
+//! cancelled or failed. All of that whatever a policy answers, and when.
 
 use super::dirs::{Dirs, Held, Standing};
 use super::{Answer, DirId, Entry, Event, Loss, PrefetchPolicy};
@@ -82,9 +86,23 @@ pub enum Order {
     Stop(Handle),
 }
 
+/// What came of a policy's answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Answered {
+    /// Directories that are now listed ahead.
+    pub accepted: u64,
+    /// Of directories that were forgotten.
+    pub stale: u64,
+    /// Directories that are listed already.
+    pub repeated: u64,
+    /// Of ids that were never given out.
+    pub foreign: u64,
+    /// Directories to be listed beyond those that were wanted; the policy is told that they are lost.
+    pub excess: u64,
+}
+
 /// See the module.
 pub struct Prefetcher {
-    policy: Box<dyn PrefetchPolicy>,
     budget: Budget,
     dirs: Dirs,
     events: Vec<Event>,
@@ -96,9 +114,8 @@ pub struct Prefetcher {
 
 impl Prefetcher {
     /// One that knows nothing yet. `seed` keeps clients from choosing handles that collide.
-    pub fn new(policy: Box<dyn PrefetchPolicy>, budget: Budget, seed: u64) -> Self {
+    pub fn new(budget: Budget, seed: u64) -> Self {
         Self {
-            policy,
             budget,
             dirs: Dirs::new(seed),
             events: Vec::new(),
@@ -123,6 +140,12 @@ impl Prefetcher {
     #[cfg(test)]
     pub(super) fn held(&self) -> Held {
         self.held
+    }
+
+    /// The last id that was given out; they are numbers in sequence.
+    #[cfg(test)]
+    pub(super) fn last_given(&self) -> u64 {
+        self.dirs.last_given()
     }
 
     /// Directories that the policy has not forgotten.
@@ -224,8 +247,10 @@ impl Prefetcher {
         }
     }
 
-    /// The client is gone: what is under way is cancelled, and the rest was in vain.
-    pub fn close(&mut self) {
+    /// Begins anew, for a policy that knows nothing, or at the end of the client: what is under way is
+    /// cancelled, and the rest was in vain. The host stops all that it lists ahead, and tells nothing
+    /// more of that.
+    pub fn restart(&mut self) {
         // Those that the client came to meanwhile are counted.
         let is_under_way = |standing| matches!(standing, Standing::UnderWay(_));
         self.counters.cancelled += self.dirs.of_standing(is_under_way).len() as u64;
@@ -257,32 +282,87 @@ impl Prefetcher {
     }
 
     /// Tells the policy what happened, and answers what the host has to do now.
-    pub fn take(&mut self, now_ms: u64) -> Vec<Order> {
-        let events = std::mem::take(&mut self.events);
-        self.policy.on_events(now_ms, &events);
-        let is_full =
-            self.held.bytes >= self.budget.bytes || self.held.entries >= self.budget.entries;
-        let left = self.budget.requests.saturating_sub(self.under_way);
-        let want = if is_full { 0 } else { left };
+    pub fn take(&mut self, policy: &mut dyn PrefetchPolicy, now_ms: u64) -> Vec<Order> {
+        let mut events = std::mem::take(&mut self.events);
+        policy.on_events(now_ms, &events);
+        events.clear();
+        self.events = events;
+        let want = self.want();
         let mut answers = std::mem::take(&mut self.answers);
-        self.policy.propose(now_ms, want, &mut answers);
-        let mut orders = Vec::new();
-        for answer in answers.drain(..) {
-            orders.extend(match answer {
-                Answer::List(id) => self.list(id, want),
-                Answer::Cancel(id) => self.cancel(id),
-                Answer::Forget(id) => self.forget(id),
-            });
-        }
+        policy.propose(now_ms, want, &mut answers);
+        let (orders, _) = self.answer(want, &answers);
+        answers.clear();
         self.answers = answers;
         orders
     }
 
-    fn list(&mut self, id: DirId, want: usize) -> Option<Order> {
-        let dir = self.dirs.get_mut(id)?;
-        if dir.standing != Standing::Known || want == 0 || self.under_way >= self.budget.requests {
-            return None;
+    /// Events that wait to be told.
+    pub fn pending(&self) -> usize {
+        self.events.len()
+    }
+
+    /// Moves what is to be told to the end of `events`, and answers how many directories the policy
+    /// may want to be listed once it knows that. Not called again until those are answered.
+    pub fn drain(&mut self, events: &mut Vec<Event>) -> usize {
+        events.append(&mut self.events);
+        self.want()
+    }
+
+    /// What a policy wants that was told that it may want `want` directories: what the host has to
+    /// do, and what came of each.
+    pub fn answer(&mut self, want: usize, answers: &[Answer]) -> (Vec<Order>, Answered) {
+        let (mut orders, mut answered) = (Vec::new(), Answered::default());
+        for &answer in answers {
+            let (Answer::List(id) | Answer::Cancel(id) | Answer::Forget(id)) = answer;
+            let Some(standing) = self.dirs.get(id).map(|dir| dir.standing) else {
+                let never = !self.dirs.was_given(id);
+                *(if never { &mut answered.foreign } else { &mut answered.stale }) += 1;
+                continue;
+            };
+            let order = match answer {
+                Answer::Cancel(_) => self.cancel(id),
+                Answer::Forget(_) => self.forget(id),
+                Answer::List(_) if standing != Standing::Known => {
+                    answered.repeated += 1;
+                    None
+                }
+                Answer::List(_) if answered.accepted >= want as u64 => {
+                    answered.excess += 1;
+                    self.events.push(Event::Lost { dir: id, loss: Loss::Failed });
+                    None
+                }
+                Answer::List(_) => {
+                    answered.accepted += 1;
+                    self.list(id)
+                }
+            };
+            self.give(order, &mut orders);
         }
+        (orders, answered)
+    }
+
+    /// Adds an order. What is to be stopped and was not begun yet is not begun.
+    fn give(&mut self, order: Option<Order>, orders: &mut Vec<Order>) {
+        let Some(order) = order else { return };
+        if let Order::Stop(dir) = order
+            && let Some(at) = orders.iter().position(|order| *order == Order::List(dir))
+        {
+            orders.remove(at);
+            self.counters.begun -= 1;
+            self.counters.cancelled -= 1;
+        } else {
+            orders.push(order);
+        }
+    }
+
+    fn want(&self) -> usize {
+        let is_full =
+            self.held.bytes >= self.budget.bytes || self.held.entries >= self.budget.entries;
+        if is_full { 0 } else { self.budget.requests.saturating_sub(self.under_way) }
+    }
+
+    fn list(&mut self, id: DirId) -> Option<Order> {
+        let dir = self.dirs.get_mut(id)?;
         dir.is_told = true;
         let handle = dir.handle;
         self.under_way += 1;
@@ -362,7 +442,7 @@ impl std::fmt::Debug for Prefetcher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { under_way, held, counters, .. } = self;
         let mut shown = f.debug_struct("Prefetcher");
-        shown.field("policy", &self.policy.name()).field("under_way", under_way);
-        shown.field("held", held).field("counters", counters).finish_non_exhaustive()
+        shown.field("under_way", under_way).field("held", held);
+        shown.field("counters", counters).finish_non_exhaustive()
     }
 }

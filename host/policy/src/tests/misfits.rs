@@ -31,6 +31,7 @@ fn a_harmless_guest_is_loaded() {
     assert_eq!(loaded.digest().len(), 64);
 }
 
+/// H-1.
 #[test]
 fn bytes_that_are_no_component() {
     let text = bytes("text", b"#!/bin/sh\n".repeat(100));
@@ -44,23 +45,13 @@ fn bytes_that_are_no_component() {
     assert_has(&refusal(bytes("large", padded)), "is larger than 16 MiB");
 }
 
+/// H-1.
 #[test]
 fn a_component_cut_anywhere_is_refused() {
     let whole = fs::read(built("s3fifo")).expect("it can be read");
     let cuts = (0..whole.len()).step_by(1 + whole.len() / 150);
     for cut in cuts.chain([8, whole.len() - 1]) {
         refusal(bytes("cut", whole[..cut].to_vec()));
-    }
-}
-
-/// Each byte in turn is flipped: mostly refused, sometimes loaded, never worse.
-#[test]
-fn a_damaged_component_does_no_harm() {
-    let whole = fs::read(built("s3fifo")).expect("it can be read");
-    for at in (0..whole.len()).step_by(1 + whole.len() / 100) {
-        let mut damaged = whole.clone();
-        damaged[at] ^= 0x55;
-        let _ = LoadedPolicy::load(bytes("damaged", damaged), LIMITS);
     }
 }
 
@@ -72,6 +63,7 @@ fn files_that_are_none() {
     assert_has(&refusal(directory), "is not a regular file");
 }
 
+/// H-14, H-19.
 #[test]
 fn an_import_that_is_not_given() {
     let clock = "interface clock { now: func() -> u64; }\n/// Which objects";
@@ -89,6 +81,21 @@ fn an_import_that_is_not_given() {
 /// Imports come before memories.
 const MEMORY: &str = "(memory (export \"memory\") 8)";
 
+/// A later host of the same track may give more. What needs that is refused before it is at work, and
+/// says which function it is. H-20.
+#[test]
+fn a_function_that_a_later_host_gives() {
+    let wit = Guest::wit_with("policy@0.1.0", "policy@0.1.9");
+    let wit = wit.replace("log: func(", "flush: func();\n    log: func(");
+    assert!(wit.contains("flush"));
+    let declarations = r#"(import "portcullis:policy/log@0.1.9" "flush" (func $flush))"#;
+    let guest = Guest { wit, memory: declarations, declarations: MEMORY, ..Guest::default() };
+    let message = refusal_of(&guest);
+    assert_has(&message, "does not fit the policy interface");
+    assert_has(&message, "flush");
+}
+
+/// H-19.
 #[test]
 fn another_version() {
     let newer = Guest { wit: Guest::wit_with("policy@0.1.0", "policy@0.2.0"), ..Guest::default() };
@@ -114,6 +121,7 @@ fn functions_of_other_types() {
     assert_has(&refusal_of(&guest), "does not fit the policy interface");
 }
 
+/// H-9, H-24.
 #[test]
 fn a_trap_before_the_first_event() {
     let start = Guest { start: "unreachable", ..Guest::default() };
@@ -124,6 +132,7 @@ fn a_trap_before_the_first_event() {
     assert_has(&refusal_of(&init), "trapped in init: call stack exhausted");
 }
 
+/// H-6: also in the start function, which runs when it is instantiated.
 #[test]
 fn a_loop_before_the_first_event() {
     const ENDLESS: &str = "(loop $again (br $again))";
@@ -135,6 +144,7 @@ fn a_loop_before_the_first_event() {
     assert_has(&refusal_of(&init), "used more than 500 ms of CPU time in init");
 }
 
+/// H-11, H-12: what it asks for at once is held against the limits too.
 #[test]
 fn more_memory_than_there_is_to_have() {
     let memory = "(memory (export \"memory\") 2000)";
@@ -160,6 +170,7 @@ fn features_that_are_not_offered() {
     }
 }
 
+/// H-18.
 #[test]
 fn a_bad_description() {
     let utf8 = Guest { name: "\\ff\\fe\\fd\\fc", ..Guest::default() };
@@ -171,6 +182,7 @@ fn a_bad_description() {
     assert_has(&refusal_of(&nowhere), "failed in describe");
 }
 
+/// H-18.
 #[test]
 fn a_configuration_that_is_refused() {
     // `err("text")`, with the name as its words.

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// A component that fails is not tried again.
-fn once() -> DriverOptions {
+pub(super) fn once() -> DriverOptions {
     let recovery = Recovery { strikes_max: 1, rebuild_ms: 0 };
     DriverOptions { recovery, ..DriverOptions::default() }
 }
@@ -19,7 +19,7 @@ const ENDLESS: &str = "(loop $again (br $again))";
 
 /// Keeps a host busy under a policy until it is replaced; then checks that eviction goes on.
 #[track_caller]
-fn fallback_of(choice: PolicyChoice) -> EvictionStatus {
+pub(super) fn fallback_of(choice: PolicyChoice) -> EvictionStatus {
     let host = Arc::new(TestHost::new(LIMITS.capacity_bytes));
     let loaded = LoadedPolicy::load(choice, LIMITS).unwrap_or_else(|error| panic!("{error}"));
     let digest = loaded.digest().to_owned();
@@ -60,6 +60,7 @@ fn assert_falls_back(guest: &Guest, reason: &str) -> EvictionStatus {
     status
 }
 
+/// H-2, H-35: the status says who it was, and what it did.
 #[test]
 fn a_panic_on_the_third_batch() {
     let status = fallback_of(PolicyChoice::File(built("test/trap-third-batch")));
@@ -97,6 +98,7 @@ fn the_native_policy_is_told_of_every_resident() {
     assert_eq!((status.kind, status.wasm_calls), (PolicyKind::Native, 1));
 }
 
+/// H-5, H-28.
 #[test]
 fn an_endless_loop() {
     let on_events = ENDLESS;
@@ -112,6 +114,7 @@ fn an_endless_loop() {
     assert_falls_back(&Guest { on_events, ..Guest::default() }, reason);
 }
 
+/// H-11.
 #[test]
 fn a_memory_bomb() {
     let on_events = "(loop $again (br_if $again
@@ -121,6 +124,7 @@ fn a_memory_bomb() {
     assert_falls_back(&Guest { on_events, ..Guest::default() }, reason);
 }
 
+/// H-12.
 #[test]
 fn a_table_bomb() {
     let declarations = "(table $table 1 funcref)";
@@ -130,12 +134,13 @@ fn a_table_bomb() {
     assert_falls_back(&Guest { declarations, on_events, ..Guest::default() }, reason);
 }
 
+/// H-17, H-18.
 #[test]
 fn an_answer_that_is_too_large() {
     // As many zero ids as were asked for, and one.
     let propose = "(i32.store (i32.const 128) (i32.const 65536))
         (i32.store (i32.const 132) (i32.add (local.get $want) (i32.const 1))) i32.const 128";
-    let reason = "victims where";
+    let reason = "where";
     assert_falls_back(&Guest { propose, ..Guest::default() }, reason);
     let propose = "(i32.store (i32.const 128) (i32.const 65536))
         (i32.store (i32.const 132) (i32.const 50000)) i32.const 128";
@@ -153,17 +158,18 @@ fn an_answer_that_is_too_large() {
     assert_falls_back(&Guest { on_events, ..Guest::default() }, "in on-events");
 }
 
+/// H-15.
 #[test]
 fn ids_that_never_existed() {
     let propose = "(i64.store (i32.const 136) (i64.const 0x7fffffff00000001))
         (i32.store (i32.const 128) (i32.const 136)) (i32.store (i32.const 132) (i32.const 1))
         i32.const 128";
     let status =
-        assert_falls_back(&Guest { propose, ..Guest::default() }, "proposed 1 objects that never");
+        assert_falls_back(&Guest { propose, ..Guest::default() }, "proposed 1 ids that never");
     assert_eq!(status.foreign, 1);
 }
 
-/// Proposes the first object it was ever told of, for ever, and twice each time.
+/// Proposes the first object it was ever told of, for ever, and twice each time. H-15, H-16.
 #[test]
 fn the_same_id_again_and_again() {
     let on_events = "(if (i64.eqz (i64.load (i32.const 136))) (then
@@ -177,6 +183,7 @@ fn the_same_id_again_and_again() {
     assert_eq!(status.foreign, 0);
 }
 
+/// H-16.
 #[test]
 fn no_proposals() {
     let reason = "proposed no usable victim 8 times in a row, with";

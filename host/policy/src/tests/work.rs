@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use super::host::TestHost;
 use super::{Chance, LIMITS, built, pause, until};
 use crate::compiler::Compiler;
+use crate::component::EVICTION;
 use crate::engine::Engine;
 use crate::instance::Instance;
 use crate::{EvictionDriver, LoadedPolicy, PolicyChoice, PolicyKind};
@@ -18,7 +19,7 @@ use crate::{EvictionDriver, LoadedPolicy, PolicyChoice, PolicyKind};
 fn instance(name: &str) -> Instance {
     let engine = Engine::shared().expect("Wasm runs here");
     let bytes = fs::read(built(name)).expect("it can be read");
-    let compiled = Compiler::InProcess.compile(&bytes, None).expect("it compiles");
+    let compiled = Compiler::InProcess.compile(&EVICTION, &bytes, None).expect("it compiles");
     Instance::start(engine, &compiled, LIMITS, b"", name).expect("it starts").0
 }
 

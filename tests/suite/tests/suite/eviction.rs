@@ -9,6 +9,7 @@ use portcullis_suite::{dial, find, guest, policy, tree, wait};
 use portcullis_transport::{Connection, Role};
 use tokio::task::JoinSet;
 
+/// H-39.
 #[test]
 fn the_built_in_component_is_active_unless_another_is_named() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -50,7 +51,7 @@ fn a_policy_works_when_memory_is_short() {
     }
 }
 
-/// Ten clients with a thousand lookups in flight each, while the component traps. S-POLICY-1.
+/// Ten clients with a thousand lookups in flight each, while the component traps. S-POLICY-1, H-2, H-4.
 #[test]
 fn a_trap_fails_none_of_10_000_lookups_in_flight() {
     const CLIENTS: usize = 10;

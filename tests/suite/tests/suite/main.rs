@@ -25,6 +25,7 @@ mod open_limits;
 mod operations;
 mod outage;
 mod ownership;
+mod policies;
 mod policy_swap;
 mod posix;
 mod prefetch;

@@ -11,7 +11,7 @@ use portcullis_suite::mounted::Mounted;
 use portcullis_suite::relay::{Conditions, Relay};
 use portcullis_suite::share::{Layout, Share, is_local};
 use portcullis_suite::site::Site;
-use portcullis_suite::{binary, find, need, tree, wait};
+use portcullis_suite::{binary, find, guest, need, policy, tree, wait};
 use portcullis_wire::stats::GatewayStats;
 
 /// A mount, a gateway and a brick, with a relay on each hop.
@@ -121,6 +121,69 @@ fn a_walk_over_slow_lines_takes_few_round_trips() {
     assert!(prefetch.wasted + prefetch.cancelled + prefetch.failed < dirs / 10, "{prefetch:?}");
     let log = line.unmount();
     assert!(log.contains("directories listed ahead: "), "{log}");
+}
+
+/// A component of the gateway goes ahead of a walk over a slow line to the brick as the native policy
+/// does, which is the same code: the answers come a moment later, and no step waits for them.
+#[test]
+fn a_component_goes_ahead_of_a_walk_too() {
+    if !need::fuse_and_root("a_component_goes_ahead_of_a_walk_too") {
+        return;
+    }
+    const DELAY_MS: u64 = 10;
+    let dir = tempfile::tempdir().expect("a directory");
+    let dirs = even(dir.path(), 6) as u64;
+    let crawl = policy("crawl");
+    for prefetch in ["crawl", &*crawl.to_string_lossy()] {
+        let line = Line::start(dir.path(), &["--prefetch", prefetch], &["--prefetch", "none"], 0);
+        let [_, to_brick] = &line.hops;
+        to_brick.set_both(Conditions::delayed(DELAY_MS * 1000));
+        let start = Instant::now();
+        let found = find::local(&line.path(), find::EVERYTHING);
+        let took = start.elapsed();
+        find::assert_equal(&found, &find::local(dir.path(), find::EVERYTHING));
+        let trips = took.as_millis() as u64 / (2 * DELAY_MS);
+        let stats = line.stats().prefetch;
+        println!("{dirs} directories in {took:?}: {trips} round trips; {stats:?}");
+        assert!(trips < dirs / 3, "{prefetch}: {trips} round trips for {dirs} directories");
+        assert_eq!(line.lists(), dirs, "each is asked for once: {stats:?}");
+        assert!(stats.used + stats.late > dirs / 2, "{stats:?}");
+        assert!(stats.wasted + stats.cancelled + stats.failed < dirs / 10, "{stats:?}");
+        assert_eq!((stats.name.as_str(), stats.fallback_reason.as_str()), ("crawl", ""));
+        let is_native = prefetch == "crawl";
+        assert_eq!(stats.kind, if is_native { "native" } else { "wasm" });
+        assert_eq!(stats.calls == 0, is_native, "{stats:?}");
+        assert_eq!(stats.digest.is_empty(), is_native, "{stats:?}");
+        assert_eq!((stats.foreign, stats.stale, stats.excess), (0, 0, 0), "{stats:?}");
+        line.unmount();
+    }
+}
+
+/// H-2, H-30 for prefetch: a component that traps in the middle of a walk. Listings go on, the walk
+/// sees everything, and the eviction policy has nothing to do with it.
+#[test]
+fn a_component_that_traps_in_a_walk_costs_nothing_else() {
+    if !need::fuse_and_root("a_component_that_traps_in_a_walk_costs_nothing_else") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let dirs = even(dir.path(), 6);
+    let traps = guest("prefetch-trap").to_string_lossy().into_owned();
+    let line = Line::start(dir.path(), &["--prefetch", &traps], &["--prefetch", "none"], 1_000);
+    let expected = find::local(dir.path(), find::EVERYTHING);
+    for _ in 0..2 {
+        find::assert_equal(&find::local(&line.path(), find::EVERYTHING), &expected);
+    }
+    let stats = line.stats();
+    let prefetch = &stats.prefetch;
+    assert_eq!((prefetch.kind.as_str(), prefetch.name.as_str()), ("native", "crawl"));
+    let reason = &prefetch.fallback_reason;
+    assert!(reason.starts_with("prefetch-trap 0.1.0 (sha256 "), "{reason}");
+    assert!(reason.contains("trapped in on-events"), "{reason}");
+    assert!(prefetch.used + prefetch.late > dirs as u64 / 4, "{prefetch:?}");
+    let eviction = &stats.eviction;
+    assert_eq!((eviction.kind.as_str(), eviction.fallback_reason.as_str()), ("wasm", ""));
+    line.unmount();
 }
 
 #[test]

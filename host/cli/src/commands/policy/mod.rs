@@ -3,12 +3,17 @@
 use crate::error::CliError;
 
 mod ask;
+mod build;
+mod inspect;
+mod kind;
 mod load;
+mod new;
 mod panic;
 mod replay;
 mod rollback;
 mod status;
 mod swap;
+mod test;
 
 pub(crate) use ask::read;
 
@@ -21,6 +26,10 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
+    New(new::Arguments),
+    Build(build::Arguments),
+    Inspect(inspect::Arguments),
+    Test(test::Arguments),
     Replay(replay::Arguments),
     Load(load::Arguments),
     Swap(swap::Arguments),
@@ -31,6 +40,10 @@ enum Command {
 
 pub(crate) async fn run(arguments: Arguments) -> Result<(), CliError> {
     match arguments.command {
+        Command::New(arguments) => new::run(&arguments),
+        Command::Build(arguments) => build::run(&arguments),
+        Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Test(arguments) => test::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Load(arguments) => load::run(arguments).await,
         Command::Swap(arguments) => swap::run(arguments).await,

@@ -9,7 +9,7 @@ mod reference;
 mod step;
 
 use portcullis_suite::share::{Layout, Share, is_local};
-use portcullis_suite::{soaking, view};
+use portcullis_suite::{soak_round, soaking, view};
 
 use real::Real;
 use reference::Reference;
@@ -45,13 +45,12 @@ fn random_operations_through_two_gateways_do_what_the_model_does() {
 }
 
 fn run(test: &str, bricks: usize, mounts: &[usize], first_seed: u64) {
-    let (runs, steps) = if soaking() { (5, 100_000) } else { (1, 10_000) };
-    for seed in first_seed..first_seed + runs {
-        let layout = Layout { bricks, mounts, ..Layout::default() };
-        let Some(share) = Share::start(test, &layout) else { return };
-        println!("model: seed {seed}, {steps} steps, {} mounts, {bricks} bricks", mounts.len());
-        compare(&share, bricks, seed, steps);
-    }
+    let steps = if soaking() { 100_000 } else { 10_000 };
+    let seed = first_seed + soak_round();
+    let layout = Layout { bricks, mounts, ..Layout::default() };
+    let Some(share) = Share::start(test, &layout) else { return };
+    println!("model: seed {seed}, {steps} steps, {} mounts, {bricks} bricks", mounts.len());
+    compare(&share, bricks, seed, steps);
 }
 
 fn compare(share: &Share, bricks: usize, seed: u64, steps: usize) {

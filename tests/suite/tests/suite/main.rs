@@ -33,5 +33,6 @@ mod programs;
 mod replay;
 mod retries;
 mod staleness;
+mod swap_memory;
 mod trees;
 mod volumes;

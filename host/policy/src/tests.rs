@@ -1,9 +1,10 @@
 //! Policies at work, good and bad, for a host that keeps its books.
 
-mod guests;
+mod codes;
 mod deadlines;
 mod flat;
 mod generations;
+mod guests;
 mod host;
 mod misdeeds;
 mod misfits;
@@ -11,8 +12,8 @@ mod misuse;
 mod mutations;
 mod numbers;
 mod prefetch;
-mod versions;
 mod swaps;
+mod versions;
 mod work;
 
 use std::path::PathBuf;

@@ -13,9 +13,8 @@ use crate::instance::Instance;
 
 fn start(guest: &Guest) -> Instance {
     let engine = Engine::shared().expect("Wasm runs here");
-    let compiled = Compiler::InProcess
-        .compile(&EVICTION, &guest.component(), None)
-        .expect("it compiles");
+    let compiled =
+        Compiler::InProcess.compile(&EVICTION, &guest.component(), None).expect("it compiles");
     Instance::start(engine, &compiled, LIMITS, b"", "guest").expect("it starts").0
 }
 

@@ -133,9 +133,9 @@ fn handle(number: u64) -> Handle {
 
 fn load(guest: &Guest) -> LoadedPrefetch {
     let name = "guest".to_owned();
-    let choice =
-        PrefetchPolicyChoice::Bytes { name, bytes: guest.component(), config: Vec::new() };
-    LoadedPrefetch::load(choice, LIMITS, &Compiler::default()).unwrap_or_else(|error| panic!("{error}"))
+    let choice = PrefetchPolicyChoice::Bytes { name, bytes: guest.component(), config: Vec::new() };
+    LoadedPrefetch::load(choice, LIMITS, &Compiler::default())
+        .unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn start(guest: &Guest) -> PrefetchDriver {
@@ -268,9 +268,10 @@ fn a_component_that_fails_leaves_the_native_policy() {
     let on_events = "(loop $again (br_if $again
         (i32.ne (memory.grow (i32.const 16)) (i32.const -1)))) unreachable";
     assert_falls_back(&Guest { on_events, ..Guest::prefetch() }, "bytes of memory");
-    for (on_events, propose) in
-        [("(loop $again (br $again))", "i32.const 64"), ("", "(loop $again (br $again)) unreachable")]
-    {
+    for (on_events, propose) in [
+        ("(loop $again (br $again))", "i32.const 64"),
+        ("", "(loop $again (br $again)) unreachable"),
+    ] {
         let guest = Guest { on_events, propose, ..Guest::prefetch() };
         assert_falls_back(&guest, "used more than 500 ms of CPU time in ");
     }
@@ -299,9 +300,8 @@ fn stale_and_repeated_ids_are_dropped_and_counted() {
     let driver = start(&answering(&[0, 1]));
     let (engine, client) = join(&driver);
     engine.enter(&client, 1, []);
-    let repeated = until("the answer", || {
-        Some(driver.status()).filter(|status| status.repeated > 0)
-    });
+    let repeated =
+        until("the answer", || Some(driver.status()).filter(|status| status.repeated > 0));
     assert_eq!((repeated.stale, repeated.foreign), (0, 0), "{repeated:?}");
     // It forgets the first directory, again and again.
     let driver = start(&answering(&[2, 1]));
@@ -381,7 +381,9 @@ fn a_client_with_too_much_to_tell_begins_anew() {
 
 #[test]
 fn policies_are_exchanged_between_two_batches() {
-    let native = LoadedPrefetch::load(PrefetchPolicyChoice::default(), LIMITS, &Compiler::default()).expect("crawl");
+    let native =
+        LoadedPrefetch::load(PrefetchPolicyChoice::default(), LIMITS, &Compiler::default())
+            .expect("crawl");
     let driver = PrefetchDriver::start(native).expect("a thread");
     let (engine, client) = join(&driver);
     assert!(engine.is_native());
@@ -391,7 +393,9 @@ fn policies_are_exchanged_between_two_batches() {
     engine.enter(&client, 1, 2..4);
     until("its choice", || (engine.listed() == [2, 3]).then_some(()));
     let none = PrefetchPolicyChoice::Native(PrefetchChoice::Nothing);
-    driver.swap(LoadedPrefetch::load(none, LIMITS, &Compiler::default()).expect("none")).expect("swapped");
+    driver
+        .swap(LoadedPrefetch::load(none, LIMITS, &Compiler::default()).expect("none"))
+        .expect("swapped");
     let status = driver.status();
     assert_eq!((status.name.as_str(), status.kind), ("none", PolicyKind::Native));
     assert_eq!(status.digest, "");
@@ -401,7 +405,8 @@ fn policies_are_exchanged_between_two_batches() {
     engine.enter(&client, 11, []);
     assert_eq!((driver.status().calls, engine.listed().len()), (calls, 2));
     driver.stop();
-    let again = LoadedPrefetch::load(PrefetchPolicyChoice::default(), LIMITS, &Compiler::default()).expect("crawl");
+    let again = LoadedPrefetch::load(PrefetchPolicyChoice::default(), LIMITS, &Compiler::default())
+        .expect("crawl");
     let stopped = driver.swap(again).expect_err("it is stopped");
     assert!(stopped.to_string().contains("stopping"), "{stopped}");
 }
@@ -463,7 +468,9 @@ fn a_policy_of_another_kind_is_refused() {
     let (name, config) = ("guest".to_owned(), Vec::new());
     let bytes_of_eviction = Guest::default().component();
     let choice = PrefetchPolicyChoice::Bytes { name, bytes: bytes_of_eviction, config };
-    let message = LoadedPrefetch::load(choice, LIMITS, &Compiler::default()).err().map(|error| error.to_string());
+    let message = LoadedPrefetch::load(choice, LIMITS, &Compiler::default())
+        .err()
+        .map(|error| error.to_string());
     let message = message.unwrap_or_default();
     let expected = "guest: does not export portcullis:policy/prefetch: it is not a prefetch policy";
     assert_eq!(message, expected);
@@ -488,7 +495,9 @@ fn what_fails_before_its_first_event_is_refused() {
     ] {
         let (name, bytes, config) = ("guest".to_owned(), guest.component(), Vec::new());
         let choice = PrefetchPolicyChoice::Bytes { name, bytes, config };
-        let message = LoadedPrefetch::load(choice, LIMITS, &Compiler::default()).err().map(|error| error.to_string());
+        let message = LoadedPrefetch::load(choice, LIMITS, &Compiler::default())
+            .err()
+            .map(|error| error.to_string());
         let message = message.unwrap_or_default();
         assert!(message.contains(reason), "{message:?} does not say {reason:?}");
     }

@@ -34,5 +34,6 @@ mod recording;
 mod replay;
 mod retries;
 mod staleness;
+mod swap_memory;
 mod trees;
 mod volumes;

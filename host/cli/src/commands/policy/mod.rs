@@ -12,6 +12,7 @@ mod load;
 mod new;
 mod panic;
 mod replay;
+mod reproduce;
 mod rollback;
 mod shadow;
 mod status;
@@ -34,6 +35,7 @@ enum Command {
     Inspect(inspect::Arguments),
     Test(test::Arguments),
     Replay(replay::Arguments),
+    Reproduce(reproduce::Arguments),
     Load(load::Arguments),
     Swap(swap::Arguments),
     Rollback(rollback::Arguments),
@@ -50,6 +52,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), CliError> {
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Test(arguments) => test::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
+        Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Load(arguments) => load::run(arguments).await,
         Command::Swap(arguments) => swap::run(arguments).await,
         Command::Rollback(arguments) => rollback::run(arguments).await,

@@ -33,8 +33,9 @@ async fn report(stand: &Stand) -> ShadowReport {
 /// where they are of the same kind.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shadow_has_no_effect_on_what_is_live() {
+    const DIRS: usize = 100;
     const NAMES: usize = 4_000;
-    let dir = tree::flat(NAMES);
+    let dir = tree::spread(DIRS, NAMES / DIRS);
     let (_brick, stand) = serve_with(dir.path(), |config| {
         config.cache_entries = Some(1_000);
         config.eviction = portcullis_gateway::PolicyChoice::Named("s3-fifo".to_owned());
@@ -45,13 +46,18 @@ async fn a_shadow_has_no_effect_on_what_is_live() {
     let started = compare(&stand, shadow_of("s3-fifo", 1)).await.unwrap();
     assert_eq!(started.shadow.expect("a shadow").candidate.name, "s3-fifo");
     assert_eq!(compare(&stand, shadow_of("s3-fifo", 1)).await.err(), Some(Status::Busy));
+    let mut dirs = Vec::new();
+    for number in 0..DIRS {
+        dirs.push(client.lookup(root, format!("d{number}").as_bytes()).await.unwrap().handle);
+    }
     let mut state = 7_u64;
     for _ in 0..20_000 {
         state =
             state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let (high, low) = (state >> 40, state >> 33 & 3);
-        let name = format!("name-{}", (high as usize % NAMES) >> low);
-        client.lookup(root, name.as_bytes()).await.unwrap();
+        let at = (high as usize % NAMES) >> low;
+        let name = format!("name-{}", at / DIRS);
+        client.lookup(dirs[at % DIRS], name.as_bytes()).await.unwrap();
     }
     let counted = until("it has counted", async || {
         let report = report(&stand).await;

@@ -37,13 +37,7 @@ fn config(brick: &RunningBrick, state: &Path) -> GatewayConfig {
 
 /// A tree of several directories, as the halves are made of them.
 fn export() -> tempfile::TempDir {
-    let dir = tempfile::tempdir().unwrap();
-    for number in 0..100 {
-        let sub = dir.path().join(format!("d{number}"));
-        std::fs::create_dir(&sub).unwrap();
-        tree::fill(&sub, NAMES / 100);
-    }
-    dir
+    tree::spread(100, NAMES / 100)
 }
 
 /// Asks for names until `enough` says so; none fails.

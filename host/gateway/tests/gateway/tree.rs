@@ -43,6 +43,17 @@ pub(crate) fn flat(count: usize) -> tempfile::TempDir {
     dir
 }
 
+/// So many directories, `d0` and so on, as [`flat`] each.
+pub(crate) fn spread(dirs: usize, count: usize) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for number in 0..dirs {
+        let sub = dir.path().join(format!("d{number}"));
+        fs::create_dir(&sub).unwrap();
+        fill(&sub, count);
+    }
+    dir
+}
+
 pub(crate) fn fill(dir: &Path, count: usize) {
     for number in 0..count {
         fs::write(dir.join(format!("name-{number}")), b"").unwrap();

@@ -1,6 +1,7 @@
 //! Bricks, a gateway and, where it is wanted, a mount: all started afresh from one identity.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -17,6 +18,9 @@ use tempfile::TempDir;
 pub struct Setup {
     /// What each brick exports.
     pub exports: Vec<PathBuf>,
+    /// An identity that there is; `None`: a new one. What bricks of a volume keep is good only with
+    /// the one that they had when they kept it.
+    pub identity: Option<PathBuf>,
     /// Further arguments of the gateway.
     pub gateway_args: Vec<String>,
     /// What follows `-o` of the mount; `None`: nothing is mounted.
@@ -41,7 +45,8 @@ impl Setup {
     /// One brick and a gateway.
     pub fn of(export: &Path, gateway_args: &[String]) -> Self {
         let gateway_args = gateway_args.to_vec();
-        Self { exports: vec![export.to_owned()], gateway_args, mount: None, delay_us: None }
+        let (exports, identity) = (vec![export.to_owned()], None);
+        Self { exports, identity, gateway_args, mount: None, delay_us: None }
     }
 
     /// The same, with a mount.
@@ -57,7 +62,11 @@ impl Setup {
     /// Starts all of it.
     pub fn start(&self) -> Installation {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        site::identity(&dir.path().join("id"));
+        let id = dir.path().join("id");
+        match &self.identity {
+            Some(identity) => symlink(identity, id).expect("a link"),
+            None => site::identity(&id),
+        }
         let (mut bricks, mut relays) = (Vec::new(), Vec::new());
         let mut gateway = server(dir.path(), "gateway");
         for (number, export) in self.exports.iter().enumerate() {

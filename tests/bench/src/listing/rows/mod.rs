@@ -109,7 +109,12 @@ impl Bench {
 
     /// One brick and a gateway with the arguments of this run.
     pub fn setup(&self, export: &Path) -> Setup {
-        Setup::of(export, &self.options.gateway_args())
+        let identity = self.trees.path().join("id");
+        if !identity.exists() {
+            portcullis_suite::site::identity(&identity);
+        }
+        let identity = Some(identity);
+        Setup { identity, ..Setup::of(export, &self.options.gateway_args()) }
     }
 
     fn tree(&self, name: &str, make: impl FnOnce(&Path)) -> PathBuf {

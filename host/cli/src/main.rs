@@ -27,8 +27,8 @@ use clap::{Parser, Subcommand};
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::commands::{
-    brick, cat, compile_policy, demo, find, gateway, identity, ls, mount, policy, serve, stat, stats,
-    tar, trace,
+    brick, cat, compile_policy, demo, find, gateway, identity, ls, mount, policy, serve, stat,
+    stats, tar, trace,
 };
 use crate::error::CliError;
 

@@ -187,9 +187,10 @@ impl Gateway {
         }
         let (capacity_bytes, max_age_ms) = (config.cache_bytes, config.max_age_ms);
         let kept = match &config.state {
-            Some(state) => Some(KeptSplit::open(state, random()).map_err(|source| {
-                GatewayError::State { path: state.clone(), source }
-            })?),
+            Some(state) => Some(
+                KeptSplit::open(state, random())
+                    .map_err(|source| GatewayError::State { path: state.clone(), source })?,
+            ),
             None => None,
         };
         let seed = kept.as_ref().map_or_else(random, KeptSplit::seed);
@@ -223,8 +224,7 @@ impl Gateway {
         let ahead = AheadShared::new(prefetch.driver().clone(), random());
         let volume = Arc::new(Volume::new(cache, bricks, ahead, capacity_bytes, clock));
         let observer = Arc::new(Observer::new(volume.clone(), driver.clone()));
-        let comparisons =
-            Comparisons::new(volume.clone(), Incumbent::new(control.clone()), kept);
+        let comparisons = Comparisons::new(volume.clone(), Incumbent::new(control.clone()), kept);
         comparisons.resume();
         let policies = Policies::new(control, Arc::new(prefetch));
         Ok(Self { server, address, admin, volume, observer, driver, policies, comparisons })

@@ -166,9 +166,7 @@ async fn prefetch_choice(
         PolicyChoice::Bytes { name, bytes, config } => {
             PrefetchPolicyChoice::Bytes { name, bytes, config }
         }
-        PolicyChoice::Named(name) => {
-            PrefetchPolicyChoice::Native(name.parse().map_err(refused)?)
-        }
+        PolicyChoice::Named(name) => PrefetchPolicyChoice::Native(name.parse().map_err(refused)?),
         _ => PrefetchPolicyChoice::default(),
     };
     Ok((choice, options))
@@ -209,8 +207,7 @@ fn standing_of(standing: PrefetchStanding) -> PolicyStatus {
         calls: status.active_calls,
         fallback_reason: status.fallback_reason,
         panic: is_panic,
-        previous: previous
-            .map(|identity| PreviousPolicy { policy: name_of(identity), warm_ms: 0 }),
+        previous: previous.map(|identity| PreviousPolicy { policy: name_of(identity), warm_ms: 0 }),
         swaps,
         faults: status.faults,
         // One that failed is not tried again until it is swapped in.

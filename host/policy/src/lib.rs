@@ -47,9 +47,9 @@ mod guest;
 pub mod inspect;
 mod instance;
 mod loaded;
+mod mailbox;
 #[cfg(test)]
 mod older;
-mod mailbox;
 mod prefetch_clients;
 mod prefetch_control;
 mod prefetch_driver;
@@ -68,8 +68,8 @@ mod strikes;
 #[cfg(test)]
 mod tests;
 mod ticker;
-mod words;
 mod trial;
+mod words;
 
 pub use compiler::{Compiler, compile_in_this_process};
 pub use control::{LoadOptions, PolicyControl, PolicySetup};

@@ -156,7 +156,8 @@ impl PolicyLoader {
             }
             _ => return Ok(CompiledPolicy { recipe: Recipe::STAND_IN }),
         };
-        let compiled = on_deep_stack(|| self.compiler.compile(&EVICTION, &bytes, self.codes.as_ref()))?;
+        let compiled =
+            on_deep_stack(|| self.compiler.compile(&EVICTION, &bytes, self.codes.as_ref()))?;
         let compiled = compiled.map_err(|refusal| refusal.of(&name))?;
         let (name, config) = (name.into(), config.into());
         Ok(CompiledPolicy { recipe: Recipe::Component { name, compiled, config } })

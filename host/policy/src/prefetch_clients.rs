@@ -92,10 +92,7 @@ impl Clients {
     /// Waits for work; `None` at the end.
     pub(crate) fn wait(&self) -> Option<Work> {
         let mut state = self.state.lock();
-        while !state.stops
-            && state.rung.is_empty()
-            && state.left.is_empty()
-            && state.next.is_none()
+        while !state.stops && state.rung.is_empty() && state.left.is_empty() && state.next.is_none()
         {
             self.rung.wait(&mut state);
         }

@@ -30,10 +30,13 @@ impl PrefetchInstance {
         config: &[u8],
         name: &str,
     ) -> Result<(Self, Info), Refusal> {
-        let (mut sandbox, policy) =
-            Sandbox::instantiate(engine, compiled, limits.capacity_bytes, name, |store, instance| {
-                PrefetchPolicy::new(store, instance)
-            })?;
+        let (mut sandbox, policy) = Sandbox::instantiate(
+            engine,
+            compiled,
+            limits.capacity_bytes,
+            name,
+            |store, instance| PrefetchPolicy::new(store, instance),
+        )?;
         let control = policy.portcullis_policy_control();
         let info = sandbox.call("describe", |store| control.call_describe(store))?;
         sandbox.introduce(&info.name, &info.version)?;
@@ -68,9 +71,9 @@ impl PrefetchInstance {
         answers: &mut Vec<Answer>,
     ) -> Result<(), Fault> {
         let prefetch = self.policy.portcullis_policy_prefetch();
-        let words = self.sandbox.call("propose", |store| {
-            prefetch.call_propose(store, now_ms, client.0, want as u32)
-        })?;
+        let words = self
+            .sandbox
+            .call("propose", |store| prefetch.call_propose(store, now_ms, client.0, want as u32))?;
         let failed = |reason: String| Fault::Failed { call: "propose", reason, denied: None };
         let (packed, rest) = words.as_chunks::<{ Answer::WORDS }>();
         if !rest.is_empty() {

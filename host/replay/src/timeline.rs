@@ -74,9 +74,9 @@ struct Axes {
 impl Axes {
     fn of(windows: &[Window]) -> Self {
         let ratios = || {
-            windows.iter().flat_map(|window| {
-                [window.incumbent_hit_ratio, window.candidate_hit_ratio]
-            })
+            windows
+                .iter()
+                .flat_map(|window| [window.incumbent_hit_ratio, window.candidate_hit_ratio])
         };
         let least = ratios().fold(1.0, f64::min);
         let most = ratios().fold(0.0, f64::max);

@@ -1,11 +1,11 @@
 //! Every message there and back, and damaged frames.
 
 use bytes::{Bytes, BytesMut};
+use portcullis_core::ab::ShadowReport;
 use portcullis_core::limits::{
     CALLER_GROUPS_MAX, CHANGES_TOLD_MAX, HANDLE_LEN_MAX, LINK_TARGET_LEN_MAX, NAME_LEN_MAX,
     POLICY_COMPONENT_LEN_BYTES_MAX, POLICY_CONFIG_LEN_BYTES_MAX,
 };
-use portcullis_core::ab::ShadowReport;
 use portcullis_core::replay::OpId;
 use portcullis_core::volume::{Ask, Change as Placed, MemberSet, Place, Told, TxId, Unfinished};
 use portcullis_core::watch::Change;

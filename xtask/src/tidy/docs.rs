@@ -226,17 +226,14 @@ fn is_comment(line: &str) -> bool {
 
 /// Whether a word is the id of a clause, `S-AREA-N`, or of a row, `H-N`.
 fn is_id(word: &str) -> bool {
-    let is_number = |number: &str| {
-        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
-    };
+    let is_number =
+        |number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
     if let Some(number) = word.strip_prefix("H-") {
         return is_number(number);
     }
     let parts = word.strip_prefix("S-").and_then(|rest| rest.rsplit_once('-'));
     parts.is_some_and(|(area, number)| {
-        !area.is_empty()
-            && area.bytes().all(|byte| byte.is_ascii_uppercase())
-            && is_number(number)
+        !area.is_empty() && area.bytes().all(|byte| byte.is_ascii_uppercase()) && is_number(number)
     })
 }
 

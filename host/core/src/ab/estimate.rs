@@ -40,16 +40,14 @@ impl Estimate {
     /// Of two periods of 64 shards. In the first the half `candidate_first` (0: even shards) has the
     /// candidate, in the second the other one. `None` where a half had nothing in a period, or no more
     /// than one shard of it had.
-    pub fn crossover(
-        periods: [&[Cell; CACHE_SHARDS]; 2],
-        candidate_first: usize,
-    ) -> Option<Self> {
+    pub fn crossover(periods: [&[Cell; CACHE_SHARDS]; 2], candidate_first: usize) -> Option<Self> {
         let mut shares = [0.0; CACHE_SHARDS];
         let mut ratios = [[0.0; 2]; 2];
         for (period, cells) in periods.into_iter().enumerate() {
             for half in 0..2 {
                 let is_candidate = (half == candidate_first) == (period == 0);
-                let of_half = || (half..CACHE_SHARDS).step_by(2).map(|shard| (shard, &cells[shard]));
+                let of_half =
+                    || (half..CACHE_SHARDS).step_by(2).map(|shard| (shard, &cells[shard]));
                 let whole: f64 = of_half().map(|(_, cell)| cell.whole).sum();
                 let part: f64 = of_half().map(|(_, cell)| cell.part).sum();
                 if whole <= 0.0 {

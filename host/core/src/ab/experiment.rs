@@ -217,9 +217,8 @@ impl Experiment {
             Stage::Second | Stage::Done => Stage::Done,
         };
         if !matches!(self.stage, Stage::WarmAlike | Stage::WarmFirst | Stage::WarmSecond) {
-            let costs = [0, 1].map(|half| {
-                reading.costs[half].since(&running.stage_began.costs[half])
-            });
+            let costs =
+                [0, 1].map(|half| reading.costs[half].since(&running.stage_began.costs[half]));
             let (stage, warm) = (self.stage, running.warm);
             self.periods.push(Period { stage, shards: counted.to_vec(), costs, full, warm });
         }
@@ -281,7 +280,12 @@ impl Experiment {
         }
     }
 
-    fn compare(&self, first: Stage, second: Stage, cell: fn(&ShardTally) -> Cell) -> Option<Estimate> {
+    fn compare(
+        &self,
+        first: Stage,
+        second: Stage,
+        cell: fn(&ShardTally) -> Cell,
+    ) -> Option<Estimate> {
         let cells = |stage| -> Option<[Cell; CACHE_SHARDS]> {
             let period = self.periods.iter().find(|period| period.stage == stage)?;
             let shards: &[ShardTally; CACHE_SHARDS] = period.shards.as_slice().try_into().ok()?;
@@ -299,9 +303,8 @@ impl Experiment {
     /// The fewest requests that a side had in a period of A/B.
     fn smallest_side(&self) -> u64 {
         let measured = self.periods.iter().filter(|period| period.stage >= Stage::First);
-        let sides = measured.flat_map(|period| {
-            [0, 1].map(|half| of_half(&period.shards, half).requests)
-        });
+        let sides =
+            measured.flat_map(|period| [0, 1].map(|half| of_half(&period.shards, half).requests));
         sides.min().unwrap_or(0)
     }
 
@@ -317,7 +320,8 @@ impl Experiment {
             sums[0].add(&period.costs[1 - candidate]);
             sums[1].add(&period.costs[candidate]);
         }
-        let each = |sum: Costs| (sum.events > 0).then(|| sum.cpu_us as f64 * 1e3 / sum.events as f64);
+        let each =
+            |sum: Costs| (sum.events > 0).then(|| sum.cpu_us as f64 * 1e3 / sum.events as f64);
         Some([each(sums[0])?, each(sums[1])?])
     }
 }

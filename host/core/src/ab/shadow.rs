@@ -115,7 +115,8 @@ impl ShadowReport {
         if self.lost > 0 {
             let _ = writeln!(text, "  {} records lost: take a smaller sample", self.lost);
         }
-        for (contender, shortfall) in [&self.incumbent, &self.candidate].iter().zip(self.shortfall) {
+        for (contender, shortfall) in [&self.incumbent, &self.candidate].iter().zip(self.shortfall)
+        {
             if shortfall > 0 {
                 let name = &contender.name;
                 let _ = writeln!(text, "  {name} proposed no victim {shortfall} times");

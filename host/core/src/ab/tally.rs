@@ -24,7 +24,9 @@ impl ShardTally {
             requests: self.requests.saturating_sub(earlier.requests),
             missed: self.missed.saturating_sub(earlier.missed),
             filled_bytes: self.filled_bytes.saturating_sub(earlier.filled_bytes),
-            filled_weight_bytes: self.filled_weight_bytes.saturating_sub(earlier.filled_weight_bytes),
+            filled_weight_bytes: self
+                .filled_weight_bytes
+                .saturating_sub(earlier.filled_weight_bytes),
             waited_us: self.waited_us.saturating_sub(earlier.waited_us),
         }
     }

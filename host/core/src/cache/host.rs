@@ -258,12 +258,7 @@ impl<W> DentryCache<W> {
         events.extend(aged.into_iter().map(|(_, event)| event));
     }
 
-    fn residents_of(
-        &self,
-        extent: Extent,
-        pending: &mut Vec<Event>,
-        residents: &mut Vec<Event>,
-    ) {
+    fn residents_of(&self, extent: Extent, pending: &mut Vec<Event>, residents: &mut Vec<Event>) {
         let mut aged = Vec::new();
         for number in extent.shards(0) {
             self.shards[number].write().residents(&self.common, pending, &mut aged);

@@ -280,7 +280,14 @@ impl<W> Shard<W> {
     /// The object that is a part of a slot came, or is about to leave since it is not true any more.
     /// Called where the tap is open.
     #[cold]
-    pub(super) fn tell_change(&self, common: &Common, what: What, dir: &Dir, slot: &Slot, part: Part) {
+    pub(super) fn tell_change(
+        &self,
+        common: &Common,
+        what: What,
+        dir: &Dir,
+        slot: &Slot,
+        part: Part,
+    ) {
         let Some(told) = told(common, dir, &slot.content, part) else { return };
         let name = slot.is_single().then(|| slot.chunk().map(|chunk| chunk.name(0))).flatten();
         common.tap.tell(&Seen {

@@ -42,14 +42,17 @@ fn a_miss_its_object_and_its_hits_are_told_in_order() {
     let told = told(&listener);
     let key = told[2].3;
     assert_ne!(key, 0);
-    assert_eq!(told, [
-        (What::Missed, Operation::Lookup, true, 0),
-        (What::Joined, Operation::Lookup, true, 0),
-        (What::Came, Operation::Lookup, false, key),
-        (What::Hit, Operation::Lookup, true, key),
-        (What::Hit, Operation::Getattr, true, key),
-        (What::Left, Operation::Lookup, false, key),
-    ]);
+    assert_eq!(
+        told,
+        [
+            (What::Missed, Operation::Lookup, true, 0),
+            (What::Joined, Operation::Lookup, true, 0),
+            (What::Came, Operation::Lookup, false, key),
+            (What::Hit, Operation::Lookup, true, key),
+            (What::Hit, Operation::Getattr, true, key),
+            (What::Left, Operation::Lookup, false, key),
+        ]
+    );
 }
 
 /// A run with attributes of their own is two objects, as eviction sees it; a name that a whole listing

@@ -80,16 +80,19 @@ fn the_candidate_has_each_half_once_and_what_the_halves_differ_by_is_no_differen
     let mut traffic = Traffic::new(20_000, 1_000_000);
     traffic.run(candidate_is_better);
     let (old, new) = (Side::Incumbent, Side::Candidate);
-    assert_eq!(traffic.stages, [
-        (Stage::WarmAlike, [old, old]),
-        (Stage::FirstAlike, [old, old]),
-        (Stage::SecondAlike, [old, old]),
-        (Stage::WarmFirst, [old, new]),
-        (Stage::First, [old, new]),
-        (Stage::WarmSecond, [new, old]),
-        (Stage::Second, [new, old]),
-        (Stage::Done, [old, old]),
-    ]);
+    assert_eq!(
+        traffic.stages,
+        [
+            (Stage::WarmAlike, [old, old]),
+            (Stage::FirstAlike, [old, old]),
+            (Stage::SecondAlike, [old, old]),
+            (Stage::WarmFirst, [old, new]),
+            (Stage::First, [old, new]),
+            (Stage::WarmSecond, [new, old]),
+            (Stage::Second, [new, old]),
+            (Stage::Done, [old, old]),
+        ]
+    );
     let report = traffic.experiment.report();
     assert_eq!(report.verdict, Verdict::Better, "{report:?}");
     let found = report.hit_ratio.expect("traffic");

@@ -14,8 +14,8 @@ use portcullis_core::{ChunkBuilder, EntryRef, FileKind, Handle};
 use super::guests::Guest;
 use super::{LIMITS, bytes, until};
 use crate::{
-    Compiler, LoadOptions, LoadedPolicy, LoadedPrefetch, PrefetchControl, PolicyKind, PrefetchClient, PrefetchDriver, PrefetchPolicyChoice,
-    PrefetchStatus,
+    Compiler, LoadOptions, LoadedPolicy, LoadedPrefetch, PolicyKind, PrefetchClient,
+    PrefetchControl, PrefetchDriver, PrefetchPolicyChoice, PrefetchStatus,
 };
 
 const BUDGET: Budget = Budget { requests: 8, bytes: 1 << 20, entries: 1 << 16 };

@@ -137,7 +137,10 @@ fn a_recording_counts_what_a_policy_could_have_helped() {
     assert_eq!(keys[..6], [1, 1, 2, 3, 4, 3]);
     assert_eq!(counted, [false, true, true, false, false, true, true]);
     assert_ne!(keys[6], 2, "what came after it was no longer true is another object");
-    assert_eq!((trace.class(3), trace.size_bytes(3), trace.now_ms(3)), (Class::Prefetched, 103, 40));
+    assert_eq!(
+        (trace.class(3), trace.size_bytes(3), trace.now_ms(3)),
+        (Class::Prefetched, 103, 40)
+    );
     let live = trace.live().expect("it was recorded");
     assert_eq!((live.requests, live.hits, live.lost), (4, 3, 9));
     assert_eq!((live.objects.requests, live.objects.hits, live.capacity_bytes), (4, 2, 1 << 20));

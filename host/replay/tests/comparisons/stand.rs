@@ -168,8 +168,7 @@ impl Comparison<'_> {
                 continue;
             }
             let (stage, sides) = (experiment.stage(), experiment.sides());
-            let reading =
-                Reading { now_ms, shards: cache.tallies(), costs: Default::default() };
+            let reading = Reading { now_ms, shards: cache.tallies(), costs: Default::default() };
             if experiment.observe(&reading) {
                 if matches!(stage, Stage::First | Stage::Second) {
                     measured.push(stage_began..at);

@@ -26,7 +26,10 @@ fn the_live_path_hits_as_often_as_exact_replays_say() {
             let Ok(exact) = replay(&trace, setup, native(name, limits).expect("it has a policy"));
             let exact = 100.0 * exact.total.hit_ratio();
             let live = 100.0 * hit_ratio(&trace, name, entries);
-            println!("{name} at {entries}: {exact:.2} exactly, {live:.2} live, {:+.2}", live - exact);
+            println!(
+                "{name} at {entries}: {exact:.2} exactly, {live:.2} live, {:+.2}",
+                live - exact
+            );
             let is_more = live - exact > 0.5 && !BETTER_LIVE.contains(name);
             if entries >= 8_000 && (live - exact < -0.5 || is_more) {
                 far.push(format!("{name} at {entries}: {exact:.2} exactly, {live:.2} live"));

@@ -14,8 +14,8 @@ pub mod caller;
 pub mod lock;
 pub mod member;
 pub mod mutation;
-pub mod policy;
 pub mod observe;
+pub mod policy;
 pub mod reply;
 pub mod verb;
 
@@ -27,8 +27,8 @@ pub use caller::Caller;
 pub use lock::{Lock, LockKind, LockOwner, LockSort};
 pub use member::Membership;
 pub use mutation::{Mutated, Mutation, SetAttr, SetTime};
-pub use policy::{PolicyCommand, PolicyKind, PolicySource, PolicyStatus};
 pub use observe::{AbStatus, Candidate, Compare, Compared, TraceNames};
+pub use policy::{PolicyCommand, PolicyKind, PolicySource, PolicyStatus};
 pub use reply::{Failure, Notices, Reply, Statfs};
 pub use verb::Verb;
 

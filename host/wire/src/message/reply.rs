@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::lock::Lock;
 use super::member::Membership;
 use super::mutation::Mutated;
-use super::policy::PolicyStatus;
 use super::observe::Compared;
+use super::policy::PolicyStatus;
 use crate::stats::GatewayStats;
 
 /// The answer to a request that has one message.

@@ -204,7 +204,8 @@ impl<P: Policy> Game<P> {
         if self.residents.used_bytes() < self.capacity_bytes / 16 * 15 {
             return 0;
         }
-        let target = (self.residents.len() / 64).clamp(1, RESERVE_MAX);
+        let len = self.residents.len();
+        let target = (len / 64).max((len / 16).min(64)).clamp(1, RESERVE_MAX);
         let len = self.reserve.len();
         if len > target / 2 { 0 } else { target - len }
     }

@@ -9,8 +9,8 @@
 //!
 //! Which directories are in which shard is drawn at random, so shards are what the interval is made
 //! from: 64 small experiments that agree or do not. Requests are no such units, since those of one
-//! directory depend on one another. What must hold: where both sides have the same policy, at most one
-//! report in twenty shows a difference, however uneven the traffic is.
+//! directory depend on one another. What must hold: where both sides have the same policy, about one
+//! report in a thousand shows a difference, however uneven the traffic is.
 
 pub mod estimate;
 pub mod experiment;

@@ -16,11 +16,12 @@ pub(super) struct Reserve {
 }
 
 impl Reserve {
-    /// The number of victims worth keeping for so many objects: one in 64, so that victims of a small
-    /// cache are not chosen long before they leave. With one in 16 of 8,000, SIEVE hits two points
-    /// more often than it does where it chooses at once.
+    /// The number of victims worth keeping for so many objects: one in 64, so that victims are not chosen
+    /// long before they leave; in a small cache one in 16, up to 64, since with fewer the reserve runs
+    /// empty between two turns of the policy (1,000 entries, a turn in 64 requests, a reserve of 15:
+    /// S3-FIFO hits 7 points less often).
     pub(super) fn target(objects: u64) -> usize {
-        ((objects / 64) as usize).clamp(1, RESERVE_MAX)
+        ((objects / 64).max((objects / 16).min(64)) as usize).clamp(1, RESERVE_MAX)
     }
 
     pub(super) fn len(&self) -> usize {

@@ -159,10 +159,14 @@ impl State {
             return self.evict(id.slot());
         }
         self.counts.shortfall += 1;
-        while !self.slots[self.hand].live {
+        // Onward each time: what takes the place of the victim is the newest object there is.
+        loop {
+            let index = self.hand;
             self.hand = (self.hand + 1) % self.slots.len();
+            if self.slots[index].live {
+                return self.evict(index as u32);
+            }
         }
-        self.evict(self.hand as u32);
     }
 
     fn evict(&mut self, index: u32) {

@@ -345,6 +345,7 @@ mod tests {
         assert_eq!(told(formation.next(2, says(None))), member(5, 2, 3));
     }
 
+    /// S-VOLUME-7.
     #[test]
     fn a_gateway_with_fewer_bricks_than_the_volume_serves_nobody() {
         let formation = Formation::new(2, 77);

@@ -52,7 +52,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("quinn-proto", &["portcullis-transport"]),
     ("quinn", &["portcullis-transport", "portcullis-suite", "portcullis-bench"]),
     ("quinn-udp", &["portcullis-relay"]),
-    ("flate2", &["portcullis-replay"]),
+    ("flate2", &["portcullis", "portcullis-replay"]),
     ("ruzstd", &["portcullis-replay"]),
 ];
 

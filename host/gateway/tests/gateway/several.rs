@@ -78,6 +78,7 @@ async fn absent(client: &Client, dir: Handle, name: &[u8]) {
     assert_eq!(client.lookup(dir, name).await, Err(Status::NotFound));
 }
 
+/// S-VOLUME-8.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_directory_is_known_to_be_empty_until_another_gateway_has_names_of_it() {
     let bricks = Bricks::start();
@@ -109,6 +110,7 @@ async fn a_directory_is_known_to_be_empty_until_another_gateway_has_names_of_it(
     }
 }
 
+/// S-VOLUME-8.
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_takes_a_directory_for_empty_is_told_before_another_brick_has_names_of_it() {
     let bricks = Bricks::start();
@@ -157,6 +159,7 @@ async fn changes_made_side_by_side_share_what_the_home_of_their_directory_is_tol
     assert!((1..CHANGES as u64).contains(&told), "{told} for {CHANGES} changes");
 }
 
+/// S-VOLUME-3.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_brick_told_is_kept_when_another_one_is_lost() {
     let mut bricks = Bricks::start();
@@ -185,6 +188,7 @@ async fn what_a_brick_told_is_kept_when_another_one_is_lost() {
     }
 }
 
+/// S-VOLUME-7.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_empty_directory_in_the_place_of_a_brick_is_refused() {
     for lost in [0, 1] {

@@ -67,7 +67,7 @@ fn swaps_under_load_fail_no_request_and_the_status_names_the_truth() {
     assert_eq!(failed, 0, "of {done} lookups");
 }
 
-/// H-1, H-21, H-39.
+/// S-POLICY-2, H-1, H-21, H-39.
 #[test]
 fn what_cannot_be_swapped_in_leaves_the_old_one_in_charge_and_says_why() {
     let (_dir, site, load) = busy_site(&[]);
@@ -173,7 +173,7 @@ fn prefetch_policies_change_places() {
     assert_eq!(load.end().1, 0);
 }
 
-/// H-36.
+/// S-POLICY-3, H-36.
 #[test]
 fn three_faults_in_a_minute_quarantine_a_component() {
     let component = guest("trap-third-batch");
@@ -234,7 +234,7 @@ fn only_an_admin_may_change_policies() {
 }
 
 /// What was swapped in, with its configuration, is active after a crash; what is damaged is not, and
-/// the status says so. H-26, H-27, H-34.
+/// the status says so. S-POLICY-3, H-26, H-27, H-34.
 #[test]
 fn the_active_policy_outlives_a_restart() {
     let dir = tempfile::tempdir().expect("a directory");

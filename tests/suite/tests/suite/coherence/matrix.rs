@@ -81,9 +81,9 @@ struct Tally {
     /// Checks whose change could be seen in that way at all.
     telling: usize,
     stale: Vec<String>,
-    /// How long each direct change stayed unseen.
+    /// How long after each direct change the first look was begun that saw it.
     delays: Vec<Duration>,
-    /// How long each look through the mount took: a delay is measured in looks.
+    /// How long each look through the mount took.
     looks: Vec<Duration>,
 }
 
@@ -105,11 +105,13 @@ impl Tally {
         self.checks += 1;
         self.telling += usize::from(before != expected);
         if check.origin == Origin::Direct {
+            let mut delay = Duration::ZERO;
             while seen != expected && start.elapsed() < DIRECT_LIMIT {
                 wait::pause(Duration::from_millis(1));
+                delay = start.elapsed();
                 seen = look(eye);
             }
-            self.delays.push(start.elapsed());
+            self.delays.push(delay);
         }
         if seen != expected {
             let cached = if check.is_cached { "cached" } else { "not cached" };

@@ -89,6 +89,7 @@ pub(crate) async fn record(
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "it says for people when a recording was made")]
 fn header(volume: &Volume, observer: &Observer) -> Header {
     let eviction = observer.stats().eviction;
     let digest = eviction.digest.get(..12).unwrap_or_default();

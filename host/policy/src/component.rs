@@ -23,21 +23,21 @@ pub(crate) struct World {
     /// Its interface.
     pub(crate) name: &'static str,
     /// What it is, with its article, before the word policy.
-    kind: &'static str,
+    article: &'static str,
     /// What it must have.
     exports: &'static [&'static str],
 }
 
 /// What decides what leaves the cache.
 pub(crate) const EVICTION: World =
-    World { name: "eviction", kind: "an eviction", exports: &["control", "eviction"] };
+    World { name: "eviction", article: "an eviction", exports: &["control", "eviction"] };
 /// What decides what is listed ahead.
 pub(crate) const PREFETCH: World =
-    World { name: "prefetch", kind: "a prefetch", exports: &["control", "prefetch"] };
+    World { name: "prefetch", article: "a prefetch", exports: &["control", "prefetch"] };
 
 /// What decides what content travels along.
 pub(crate) const INLINING: World =
-    World { name: "inlining", kind: "an inlining", exports: &["control", "inlining"] };
+    World { name: "inlining", article: "an inlining", exports: &["control", "inlining"] };
 /// All of them.
 const WORLDS: &[&World] = &[&EVICTION, &PREFETCH, &INLINING];
 
@@ -129,7 +129,7 @@ fn check(world: &World, names: &Names<'_>) -> Result<(), Refusal> {
         .find(|export| !names.exports.iter().any(|name| interface(name) == Some(export)));
     match missing {
         Some(export) => {
-            Err(Refusal::Export { export: format!("{PACKAGE}{export}"), kind: world.kind })
+            Err(Refusal::Export { export: format!("{PACKAGE}{export}"), kind: world.article })
         }
         None => Ok(()),
     }

@@ -24,7 +24,7 @@ pub(crate) fn self_test(recipe: &Recipe, limits: PolicyLimits) -> Result<(), Ref
     let insert = |slot: u32| Event::Insert {
         id: ObjectId::new(slot, 1),
         key: u64::from(slot).wrapping_mul(0x9e37_79b9_7f4a_7c15),
-        class: if slot % 2 == 0 { Class::Asked } else { Class::Listed },
+        class: if slot.is_multiple_of(2) { Class::Asked } else { Class::Listed },
         weight_bytes: WEIGHT_BYTES,
     };
     let hit = |slot: u32| Event::Hit { id: ObjectId::new(slot, 1), count: 1 + slot % 5 };

@@ -69,10 +69,13 @@ struct Limits {
     max_answers: u32,
 }
 
+/// What `init` returns.
+type Accepted = (Result<(), String>,);
+
 /// What each component has, and what its kind has.
 struct Functions {
     describe: TypedFunc<(), (Info,)>,
-    init: TypedFunc<(Limits, Vec<u8>), (Result<(), String>,)>,
+    init: TypedFunc<(Limits, Vec<u8>), Accepted>,
     calls: Calls,
 }
 

@@ -223,8 +223,8 @@ impl Experiment {
             self.periods.push(Period { stage, shards: counted.to_vec(), costs, full, warm });
         }
         self.stage = next;
-        running.stage_began = Box::new(reading.clone());
-        running.window_began = Box::new(reading.clone());
+        (*running.stage_began).clone_from(reading);
+        (*running.window_began).clone_from(reading);
     }
 
     /// Closes a window where it has its share of the period's requests, or the period ends.
@@ -249,7 +249,7 @@ impl Experiment {
                 candidate_hit_ratio: halves[candidate].hit_ratio(),
             });
         }
-        running.window_began = Box::new(reading.clone());
+        (*running.window_began).clone_from(reading);
     }
 
     /// What it has shown so far.

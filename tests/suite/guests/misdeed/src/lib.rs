@@ -68,6 +68,7 @@ impl Deed {
     }
 
     /// What can be done wrong anywhere.
+    #[expect(clippy::panic, reason = "to panic is one of its misdeeds")]
     fn commit(self) {
         match self {
             Self::Panic => panic!("as it was told to"),
@@ -91,6 +92,7 @@ impl Deed {
 }
 
 /// Small frames, so that the stack of the machine is full before that in memory.
+#[expect(unconditional_recursion, reason = "that is the misdeed")]
 fn deeper(depth: u64) -> u64 {
     black_box(deeper(black_box(depth + 1))) + depth
 }

@@ -23,7 +23,7 @@ struct State {
     listening: bool,
     events: VecDeque<Event>,
     touched: Vec<u32>,
-    hand: usize,
+    newest: u32,
     counts: Counts,
 }
 
@@ -135,6 +135,7 @@ impl State {
                 self.slots.len() as u32 - 1
             }
         };
+        self.newest = index;
         self.by_key.insert(key, index);
         self.used_bytes += u64::from(weight_bytes);
         let id = self.id(index);
@@ -159,14 +160,10 @@ impl State {
             return self.evict(id.slot());
         }
         self.counts.shortfall += 1;
-        // Onward each time: what takes the place of the victim is the newest object there is.
-        loop {
-            let index = self.hand;
-            self.hand = (self.hand + 1) % self.slots.len();
-            if self.slots[index].live {
-                return self.evict(index as u32);
-            }
-        }
+        // The first there is, but for what just came: so others stay, for a policy that is slow.
+        let first = (0..self.slots.len() as u32)
+            .find(|&index| self.slots[index as usize].live && index != self.newest);
+        self.evict(first.unwrap_or(self.newest));
     }
 
     fn evict(&mut self, index: u32) {

@@ -269,9 +269,11 @@ fn one_that_fails_is_tried_again_and_after_three_faults_never() {
         let status = busy.control.status();
         // Whatever is active, the status says why it is not the component.
         assert_eq!(status.kind == PolicyKind::Native, !status.fallback_reason.is_empty());
-        (!status.quarantined.is_empty()).then_some(status)
+        // The digest is in quarantine a moment before the native policy has learnt what is resident.
+        let is_over = !status.quarantined.is_empty() && status.kind == PolicyKind::Native;
+        is_over.then_some(status)
     });
-    assert_eq!((status.faults, status.kind), (3, PolicyKind::Native), "{status:?}");
+    assert_eq!(status.faults, 3, "{status:?}");
     let quarantined = &status.quarantined[0];
     assert!(quarantined.reason.contains("trapped in on-events"), "{status:?}");
     assert!(status.fallback_reason.contains(&quarantined.digest), "{status:?}");

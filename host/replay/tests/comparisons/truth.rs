@@ -16,7 +16,7 @@ const BETTER_LIVE: &[&str] = &["sieve", "w-tinylfu"];
 /// none hits more often.
 #[test]
 fn the_live_path_hits_as_often_as_exact_replays_say() {
-    let Some(trace) = oltp() else { return };
+    let Some(trace) = oltp("the_live_path_hits_as_often_as_exact_replays_say") else { return };
     let mut far = Vec::new();
     for name in NAMES {
         for entries in [1_000, 4_000, 8_000, 16_000] {

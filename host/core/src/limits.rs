@@ -214,6 +214,8 @@ pub const POLICY_COMPILE_MEMORY_BYTES_MAX: u64 = 4 << 30;
 pub const POLICY_CODE_LEN_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Policies whose machine code is kept in one directory.
 pub const POLICY_CODES_MAX: usize = 64;
+/// Compiled policies kept in memory, whether they work or not.
+pub const POLICY_COMPONENTS_KEPT_MAX: usize = 4;
 /// How long a policy that was replaced is kept at work beside its successor, so that going back to it
 /// takes no time.
 pub const POLICY_WARM_MS: u64 = 60_000;

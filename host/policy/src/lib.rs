@@ -46,6 +46,7 @@ mod ghost;
 mod guest;
 pub mod inspect;
 mod instance;
+mod kept;
 mod loaded;
 mod mailbox;
 #[cfg(test)]

@@ -13,9 +13,10 @@ use portcullis_core::limits::{POLICY_COMPONENT_LEN_BYTES_MAX, POLICY_THREAD_STAC
 use crate::builtin;
 use crate::codes::CodeCache;
 use crate::compiler::Compiler;
-use crate::component::EVICTION;
+use crate::component::{EVICTION, sha256};
 use crate::error::{Fault, PolicyError, Refusal};
 use crate::instance::Instance;
+use crate::kept::Kept;
 use crate::recipe::Recipe;
 use crate::self_test::self_test;
 use crate::status::PolicyIdentity;
@@ -136,11 +137,12 @@ impl CompiledPolicy {
 pub(crate) struct PolicyLoader {
     compiler: Compiler,
     codes: Option<CodeCache>,
+    kept: Kept,
 }
 
 impl PolicyLoader {
     pub(crate) fn new(compiler: Compiler, codes: Option<CodeCache>) -> Self {
-        Self { compiler, codes }
+        Self { compiler, codes, kept: Kept::default() }
     }
 
     /// Reads, checks and compiles what was chosen.
@@ -156,9 +158,16 @@ impl PolicyLoader {
             }
             _ => return Ok(CompiledPolicy { recipe: Recipe::STAND_IN }),
         };
-        let compiled =
-            on_deep_stack(|| self.compiler.compile(&EVICTION, &bytes, self.codes.as_ref()))?;
-        let compiled = compiled.map_err(|refusal| refusal.of(&name))?;
+        let compiled = match self.kept.get(&sha256(&bytes)) {
+            Some(compiled) => compiled,
+            None => {
+                let codes = self.codes.as_ref();
+                let compiled = on_deep_stack(|| self.compiler.compile(&EVICTION, &bytes, codes))?;
+                let compiled = compiled.map_err(|refusal| refusal.of(&name))?;
+                self.kept.put(compiled.clone());
+                compiled
+            }
+        };
         let (name, config) = (name.into(), config.into());
         Ok(CompiledPolicy { recipe: Recipe::Component { name, compiled, config } })
     }

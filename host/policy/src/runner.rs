@@ -119,7 +119,8 @@ impl Runner {
                     true
                 }
             };
-            if !self.teach() && !more && !self.mailbox.has_mail() {
+            self.teach();
+            if !more && !self.mailbox.has_mail() {
                 return;
             }
         }
@@ -127,6 +128,11 @@ impl Runner {
 
     /// In which time there is something to do although the host has nothing to tell.
     pub(crate) fn due_in(&self) -> Option<Duration> {
+        if self.trial.is_some() {
+            // The next lesson. The driver rests before it, as it does between any two rounds: where
+            // processors are few, requests are answered by those who want the same one.
+            return Some(Duration::ZERO);
+        }
         let warm = self.previous.as_ref().and_then(|previous| previous.warm.as_ref());
         let dues_ms = [warm.map(|(_, until_ms)| *until_ms), self.rebuild.due_ms()];
         let due_ms = dues_ms.into_iter().flatten().min()?;
@@ -251,10 +257,10 @@ impl Runner {
         }
     }
 
-    /// Teaches the policy that learns, and lets it work once it knows everything. Whether there is
-    /// one.
-    fn teach(&mut self) -> bool {
-        let Some(trial) = &mut self.trial else { return false };
+    /// Teaches the policy that learns a little more, if there is one, and lets it work once it knows
+    /// everything.
+    fn teach(&mut self) {
+        let Some(trial) = &mut self.trial else { return };
         match trial.lesson(&self.board, self.board.now_ms()) {
             Ok(Learnt::Some) => {}
             Ok(Learnt::All) => self.exchange(),
@@ -271,7 +277,6 @@ impl Runner {
                 self.abandon(fault.into());
             }
         }
-        true
     }
 
     /// The policy that learnt becomes the active one.

@@ -8,12 +8,14 @@ use std::time::Duration;
 use portcullis_core::Handle;
 use portcullis_transport::Connection;
 use portcullis_wire::{Reply, Request};
-use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 /// How often what is due is sent.
 const TICK: Duration = Duration::from_micros(500);
+
+/// See [`Names::sustained`].
+const IN_TIME: Duration = Duration::from_millis(5);
 
 /// What is looked up: the names `file-00000000000` and on of some directories.
 pub struct Names {
@@ -35,6 +37,11 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    fn add(&mut self, (latency, is_answered): (Duration, bool)) {
+        self.latencies.push(latency);
+        self.failed += u64::from(!is_answered);
+    }
+
     /// The latency that so many of a thousand lookups stayed within.
     pub fn per_mille(&self, share: f64) -> Duration {
         let last = self.latencies.len().saturating_sub(1);
@@ -76,30 +83,47 @@ impl Names {
         done.load(Ordering::Relaxed) as f64 / begun.elapsed().as_secs_f64()
     }
 
+    /// Lookups a second, at a fixed rate, that are answered in time: the highest rate, in steps of a
+    /// tenth below `most`, at which half of the answers come within [`IN_TIME`] of when they were due.
+    pub async fn sustained(self: &Arc<Self>, most: f64, time: Duration) -> f64 {
+        let mut rate = most;
+        while rate > most / 10.0 {
+            let stop = AtomicBool::new(false);
+            let (outcome, ()) = tokio::join!(self.at_rate(rate, &stop), async {
+                sleep(time).await;
+                stop.store(true, Ordering::Relaxed);
+            });
+            if outcome.per_mille(500.0) < IN_TIME {
+                return rate;
+            }
+            rate -= most / 10.0;
+        }
+        rate
+    }
+
     /// Looks up `rate` names a second until `stop`.
     pub async fn at_rate(self: &Arc<Self>, rate: f64, stop: &AtomicBool) -> Outcome {
-        let outcome = Arc::new(Mutex::new(Outcome::default()));
-        let begun = Instant::now();
+        let (begun, mut outcome) = (Instant::now(), Outcome::default());
         let (mut sent, mut lookups) = (0_u64, JoinSet::new());
         while !stop.load(Ordering::Relaxed) {
             let due = (begun.elapsed().as_secs_f64() * rate) as u64;
             while sent < due {
                 let due_at = begun + Duration::from_secs_f64(sent as f64 / rate);
-                let (names, outcome, number) = (self.clone(), outcome.clone(), sent);
+                let (names, number) = (self.clone(), sent);
                 lookups.spawn(async move {
                     let is_answered = names.lookup(number).await;
-                    let latency = due_at.elapsed();
-                    let mut outcome = outcome.lock().await;
-                    outcome.latencies.push(latency);
-                    outcome.failed += u64::from(!is_answered);
+                    (due_at.elapsed(), is_answered)
                 });
                 sent += 1;
             }
-            while lookups.try_join_next().is_some() {}
+            while let Some(lookup) = lookups.try_join_next() {
+                outcome.add(lookup.expect("no lookup panics"));
+            }
             sleep(TICK).await;
         }
-        while lookups.join_next().await.is_some() {}
-        let mut outcome = std::mem::take(&mut *outcome.lock().await);
+        while let Some(lookup) = lookups.join_next().await {
+            outcome.add(lookup.expect("no lookup panics"));
+        }
         outcome.latencies.sort_unstable();
         outcome
     }

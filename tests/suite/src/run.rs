@@ -13,9 +13,14 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use crate::wait;
 
 /// How long a program may take that a test runs on a mount, on a slow machine.
-pub const LIMIT: Duration = Duration::from_secs(300);
+const LIMIT: Duration = Duration::from_secs(300);
 /// The same where it does ten times as much, as long tests in their full form do.
 const LIMIT_SOAKING: Duration = Duration::from_secs(1_800);
+
+/// How long a program may take in this run of the tests.
+pub fn limit() -> Duration {
+    if crate::soaking() { LIMIT_SOAKING } else { LIMIT }
+}
 
 /// A running program, its output collected. Dropping it kills it and all that it started.
 #[derive(Debug)]
@@ -107,9 +112,9 @@ fn drain(mut pipe: impl Read) -> Vec<u8> {
 /// Runs `command` to its end.
 ///
 /// # Panics
-/// It takes longer than [`LIMIT`], or than its longer form where tests have their full length.
+/// It takes longer than [`limit`].
 pub fn output(command: &mut Command) -> Output {
-    Running::start(command).wait(if crate::soaking() { LIMIT_SOAKING } else { LIMIT })
+    Running::start(command).wait(limit())
 }
 
 /// Runs `command`, which must succeed, and answers its stdout.

@@ -20,10 +20,12 @@ use tempfile::TempDir;
 
 use crate::mounted::Mounted;
 use crate::site::Site;
-use crate::{need, wait};
+use crate::{need, run, wait};
 
-/// How long a share may live.
-const LIMIT: Duration = Duration::from_secs(900);
+/// How long a share may live: three programs that take as long as they may.
+fn limit() -> Duration {
+    run::limit() * 3
+}
 
 /// What a share is made of.
 #[derive(Clone, Debug)]
@@ -196,15 +198,15 @@ impl Watchdog {
         watchdog.watch(mounts);
         let (is_over, servers) = (watchdog.is_over.clone(), watchdog.servers.clone());
         std::thread::spawn(move || {
-            let start = Instant::now();
-            while start.elapsed() < LIMIT {
+            let (start, limit) = (Instant::now(), limit());
+            while start.elapsed() < limit {
                 wait::pause(Duration::from_millis(500));
                 if is_over.load(Ordering::Relaxed) {
                     return;
                 }
             }
             for &pid in servers.lock().expect("nobody panics with it").iter() {
-                eprintln!("a share lives longer than {LIMIT:?}: its mount {pid:?} is killed");
+                eprintln!("a share lives longer than {limit:?}: its mount {pid:?} is killed");
                 let _ = kill_process(pid, Signal::KILL);
             }
         });

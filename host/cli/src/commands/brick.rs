@@ -8,7 +8,7 @@ use portcullis_transport::{Identity, Role};
 use crate::error::CliError;
 use crate::server::{Stop, print_ready, resolve};
 
-/// Export one directory to gateways, read-only
+/// Export one directory to gateways
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The directory to export

@@ -1,8 +1,8 @@
 //! Swaps of the eviction policy under load: what a client notices of them, how long each takes, and
 //! what they leave in memory. `swaps [NUMBER]`; 1,000 where none is given.
 //!
-//! Three pairs of runs at half of the load that the gateway can take, each with a third of the swaps, one
-//! after the other without a pause, and then as long without any.
+//! Three pairs of runs at half of the rate at which the gateway answers in time, each with a third of
+//! the swaps, one after the other without a pause, and then as long without any.
 
 #![allow(clippy::panic, reason = "a benchmark that cannot go on has failed")]
 
@@ -75,9 +75,12 @@ async fn run(site: &Site, swaps: usize) {
     // Fills the cache, too.
     names.saturate(IN_FLIGHT, Duration::from_secs(15)).await;
     let most = names.saturate(IN_FLIGHT, Duration::from_secs(5)).await;
+    let sustained = names.sustained(most, Duration::from_secs(4)).await;
+    let rate = sustained / 2.0;
     let stats = stats(&admin).await;
     println!(
-        "{most:.0} lookups a second at most; {} entries resident, {} objects, {} of {} bytes",
+        "{most:.0} lookups a second with {IN_FLIGHT} in flight, {sustained:.0} at a fixed rate, \
+         {rate:.0} from here on; {} entries resident, {} objects, {} of {} bytes",
         stats.cache.entries,
         stats.cache.objects,
         stats.cache.used_bytes,
@@ -93,14 +96,14 @@ async fn run(site: &Site, swaps: usize) {
             }
             stop.store(true, Ordering::Relaxed);
         };
-        let (with, ()) = tokio::join!(names.at_rate(most / 2.0, &stop), swapping);
+        let (with, ()) = tokio::join!(names.at_rate(rate, &stop), swapping);
         let time = begun.elapsed();
         let stop = AtomicBool::new(false);
         let waiting = async {
             tokio::time::sleep(time).await;
             stop.store(true, Ordering::Relaxed);
         };
-        let (without, ()) = tokio::join!(names.at_rate(most / 2.0, &stop), waiting);
+        let (without, ()) = tokio::join!(names.at_rate(rate, &stop), waiting);
         println!("pair {}: {:.0} s each", pair + 1, time.as_secs_f64());
         print_outcome("with swaps", &with);
         print_outcome("without", &without);

@@ -58,7 +58,7 @@ fn survives(test: &str, crash: impl Fn(&mut Share)) {
     if fio.has_ended() {
         println!("fio ended before the last crash");
     }
-    let output = fio.wait(run::LIMIT);
+    let output = fio.wait(run::limit());
     let stderr = String::from_utf8_lossy(&output.stderr);
     let stdout = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "fio: {}\n{stderr}\n{stdout}", output.status);

@@ -144,7 +144,7 @@ db.execute('insert into total values (0)')";
         })
         .collect();
     for writer in writers {
-        let output = writer.wait(run::LIMIT);
+        let output = writer.wait(run::limit());
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{mode}: {}: {stderr}", output.status);
     }

@@ -38,7 +38,7 @@ fn a_recorded_trace_replays_to_what_really_happened() {
     });
     tokio::runtime::Runtime::new().expect("a runtime").block_on(ask(&site));
     recording.interrupt();
-    let output = recording.wait(run::LIMIT);
+    let output = recording.wait(run::limit());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let summary: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!((&summary["ended"], &summary["lost"]), (&"signal".into(), &0.into()), "{summary}");

@@ -165,7 +165,7 @@ impl Service for Tree {
                     None => reply.fail(Status::NotFound).await,
                 }
             }
-            Request::List { dir, after, acl: _ } => {
+            Request::List { dir, after, acl: _, contents: _ } => {
                 let after = after.first().map_or(0, |&cookie| cookie as usize);
                 self.list(index(&dir), after, reply).await
             }

@@ -59,7 +59,7 @@ async fn a_listing_that_brings_nothing_over_a_new_connection_fails() {
 async fn a_listing_of_a_mount_waits_for_a_server_that_is_away_and_one_of_a_command_does_not() {
     let (tree, gateway, set, command) = serve(wide(35)).await;
     let root = command.root().handle;
-    let mount = ClientOptions { watch: true, request_timeout_ms: 2_000, acl: false };
+    let mount = ClientOptions { watch: true, request_timeout_ms: 2_000, acl: false, contents: false };
     let mount = connect(&set, gateway.address, mount).await;
     let first = async |client: &Client| {
         client.list(&root, Vec::new()).await.expect("it starts").next().await

@@ -58,7 +58,8 @@ pub const REQUESTS_IN_FLIGHT_MAX: u32 = 1024;
 /// Requests a brick works on at once over all connections: one blocking thread each at most.
 pub const BRICK_WORKERS_MAX: usize = 64;
 /// Listings and reads that a brick has under way for one connection; further ones wait. Each
-/// holds at most half a megabyte while its reader does not keep up.
+/// holds at most half a megabyte while its reader does not keep up, a listing with contents three times
+/// as much.
 pub const BRICK_STREAMS_PER_CONNECTION_MAX: usize = 128;
 /// Directories whose place a brick remembers where the kernel cannot open them by handle.
 pub const PLACES_DIRS_MAX: usize = 256 * 1024;
@@ -180,9 +181,9 @@ pub const INLINE_CHUNK_BYTES: usize = 512 * 1024;
 /// Contents that may travel with one chunk.
 pub const INLINE_CHUNK_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Contents that may travel with one listing.
-pub const INLINE_LISTING_BYTES_MAX: u64 = 64 * 1024 * 1024;
+pub const INLINE_LISTING_BYTES_MAX: u64 = 32 * 1024 * 1024;
 /// Contents of one directory that a cache of contents takes: one in so many of its bytes.
-pub const INLINE_DIR_SHARE: u64 = 4;
+pub const INLINE_DIR_SHARE: u64 = 2;
 /// Contents that a gateway keeps, unless told otherwise.
 pub const INLINE_CACHE_BYTES: u64 = 64 * 1024 * 1024;
 /// Contents that a mount keeps, unless told otherwise.

@@ -26,6 +26,7 @@ use portcullis_wire::message::Failure;
 use portcullis_wire::{Reply, Request};
 
 use crate::ahead::Ahead;
+use crate::inlining::Taker;
 use crate::merged::{Merged, Piece};
 use crate::outflow::{Interrupt, send};
 use crate::scans::{Joined, Reader};
@@ -51,13 +52,13 @@ enum Next {
 
 impl Volume {
     /// Sends the entries of `dir` after a position; answers whether that is all of them. `ahead` is
-    /// told of it.
+    /// told of it. To a `taker` contents of small files go along as its class has it.
     pub(crate) async fn list(
         self: &Arc<Self>,
         watched: Option<&Watched>,
         dir: Handle,
         after: Vec<u64>,
-        ahead: &Arc<Ahead>,
+        (ahead, taker): (&Arc<Ahead>, Option<Taker>),
         reply: &mut ReplySink,
     ) -> Result<bool, Interrupt> {
         if after.len() > POSITION_COOKIES_MAX {
@@ -68,10 +69,13 @@ impl Volume {
         if let Some(watched) = watched {
             watched.watch_names(&dir);
         }
+        // Only who watches the files may keep contents.
+        let taker = taker.filter(|_| watched.is_some());
+        let mut along = self.inlining.along(&dir, taker);
         let mut reading = self.watching.grantor().read();
         let mut position = after;
         let mut source = if is_start(&position) && self.may_cache() {
-            Some(match self.join_scan(dir) {
+            Some(match self.join_scan(dir, along.as_ref().and_then(|along| along.wanted)) {
                 Joined::Cached(chunks) => Source::Cached(chunks.into_iter()),
                 Joined::Scan(reader) => Source::Scan(reader),
             })
@@ -79,7 +83,7 @@ impl Volume {
             None
         };
         let is_cached = matches!(source, Some(Source::Cached(_)));
-        let entered = source.is_some().then(|| ahead.enter(dir, is_cached));
+        let entered = source.is_some().then(|| ahead.enter(dir, is_cached, taker));
         loop {
             let from = match &mut source {
                 Some(from) => from,
@@ -89,7 +93,7 @@ impl Volume {
                 }
             };
             let next = from.next().await.inspect_err(|failure| {
-                self.note(&Request::List { dir, after: Vec::new(), acl: false }, failure);
+                self.note(&Request::List { dir, after: Vec::new(), acl: false, contents: None }, failure);
             });
             match next? {
                 Next::Chunk(chunk, missing) => {
@@ -104,6 +108,18 @@ impl Volume {
                         Some(watched) => self.watch_entries(watched, reading, chunk).await,
                         None => chunk,
                     };
+                    let runs = match &mut along {
+                        Some(along) if self.may_cache() => {
+                            self.inlining.take(self.now_ms(), along, &chunk)
+                        }
+                        _ => Vec::new(),
+                    };
+                    for run in &runs {
+                        send(reply.contents(run), || {
+                            source.take().into_iter().for_each(Source::let_go)
+                        })
+                        .await?;
+                    }
                     send(reply.chunk(&chunk), || {
                         source.take().into_iter().for_each(Source::let_go)
                     })
@@ -191,7 +207,7 @@ impl Volume {
         {
             return Source::Cached(rest.into_iter());
         }
-        let merged = Merged::new(self, dir, of_bricks(position));
+        let merged = Merged::new(self, dir, of_bricks(position), None);
         Source::Bricks(Box::new(merged), Delivered::of(position))
     }
 }

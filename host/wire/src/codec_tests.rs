@@ -139,7 +139,7 @@ fn requests() -> Vec<Request> {
         Request::Lookup { dir: handle, name: vec![0xff; 255] },
         Request::Getattr { handle },
         Request::Readlink { handle },
-        Request::List { dir: handle, after: vec![1, u64::MAX], acl: false },
+        Request::List { dir: handle, after: vec![1, u64::MAX], acl: false, contents: None },
         Request::Open { handle, flags: 2 },
         Request::Read { file: 1, offset_bytes: u64::MAX, len_bytes: u32::MAX },
         Request::Flush { file: 1, owner: owner() },

@@ -2,7 +2,8 @@
 
 use portcullis_client::Address;
 use portcullis_wire::stats::{
-    BrickStats, CacheStats, EvictionStats, GatewayStats, PrefetchStats, WatchStats,
+    BrickStats, CacheStats, EvictionStats, GatewayStats, InliningStats, PrefetchStats,
+    WatchStats,
 };
 
 use crate::error::CliError;

@@ -15,12 +15,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use portcullis_core::contents::{ContentRun, packed};
+use bytes::Bytes;
+use portcullis_core::contents::{Listed, Packing};
 use portcullis_core::entry::is_valid_name;
 use portcullis_core::limits::INLINE_CHUNK_BYTES;
-use portcullis_core::{
-    Chunk, ChunkBuilder, Entry, EntryRef, FileKind, Handle, Status, Timestamp,
-};
+use portcullis_core::{Entry, FileKind, Handle, Status, Timestamp};
 use portcullis_wire::message::Failure;
 use rustix::fs::{FileType, RawDir, SeekFrom, seek};
 use rustix::io::Errno;
@@ -55,12 +54,6 @@ pub(crate) struct Scan {
     step_entries: usize,
     contents: Option<Contents>,
     counters: Arc<BrickCounters>,
-}
-
-/// Entries, and contents of some of them.
-pub(crate) struct Listed {
-    pub(crate) contents: Vec<ContentRun>,
-    pub(crate) chunk: Chunk,
 }
 
 /// Which contents a listing is to bring along: those of files of at most so many bytes.
@@ -118,11 +111,12 @@ impl Scan {
 
     /// The next entries.
     pub(crate) fn step(&mut self) -> Result<Step, Failure> {
-        let mut run = Run { brick: self.brick(), ..Run::default() };
+        let mut packing = Packing::new(self.brick());
+        let mut contents_len_bytes = 0;
         let mut is_last = false;
         let since = birth_now();
         for _ in 0..self.step_entries {
-            if run.contents_bytes >= INLINE_CHUNK_BYTES {
+            if contents_len_bytes >= INLINE_CHUNK_BYTES {
                 break;
             }
             if self.ahead.is_empty() && !self.read_names()? {
@@ -138,9 +132,10 @@ impl Scan {
             let content = self.contents.as_mut().and_then(|contents| {
                 contents.read(&self.handles, &self.dir, name, &entry)
             });
-            run.push(&entry.as_ref(name, raw.cookie), content);
+            contents_len_bytes += content.as_ref().map_or(0, Vec::len);
+            packing.push(&entry.as_ref(name, raw.cookie), content.map(Bytes::from));
         }
-        let listed = run.finish();
+        let listed = packing.finish();
         self.step_entries = (self.step_entries * 4).min(STEP_ENTRIES_MAX);
         Ok(Step { listed, is_last })
     }
@@ -223,44 +218,6 @@ impl Scan {
     }
 }
 
-/// Entries on their way into chunks.
-#[derive(Default)]
-struct Run {
-    brick: u16,
-    builder: ChunkBuilder,
-    /// Contents of entries of the chunk that is built, by their index.
-    contents: Vec<(usize, Vec<u8>)>,
-    /// Bytes of all contents of the run.
-    contents_bytes: usize,
-    listed: Vec<Listed>,
-}
-
-impl Run {
-    fn push(&mut self, entry: &EntryRef<'_>, content: Option<Vec<u8>>) {
-        if !self.builder.push(entry) {
-            self.end_chunk();
-            // An entry of any size fits an empty chunk.
-            self.builder.push(entry);
-        }
-        if let Some(content) = content {
-            self.contents_bytes += content.len();
-            self.contents.push((self.builder.count() - 1, content));
-        }
-    }
-
-    fn end_chunk(&mut self) {
-        let contents = std::mem::take(&mut self.contents);
-        if let Some(chunk) = self.builder.finish(self.brick) {
-            self.listed.push(Listed { contents: packed::pack(contents), chunk });
-        }
-    }
-
-    fn finish(mut self) -> Vec<Listed> {
-        self.end_chunk();
-        self.listed
-    }
-}
-
 fn resume_after(list: &OwnedFd, cookie: u64) -> Result<(), Failure> {
     let nonsense = || {
         let detail =
@@ -332,6 +289,8 @@ impl NamesAhead {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use portcullis_core::Chunk;
+
     use crate::HandleChoice;
     use crate::export::Export;
 

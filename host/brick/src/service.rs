@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use portcullis_core::contents::Listed;
 use portcullis_core::limits::{BRICK_STREAMS_PER_CONNECTION_MAX, LEASE_MS};
 use portcullis_core::watch::SessionId;
 use portcullis_core::{Handle, Status};
@@ -17,7 +18,7 @@ use crate::answers::{self, Asker};
 use crate::direct::{DirectCounters, own};
 use crate::files::{OpenFile, OpenFiles, ReadPieces};
 use crate::mutations;
-use crate::scan::{Listed, Scan, Step, Wanted};
+use crate::scan::{Scan, Step, Wanted};
 use crate::tree::Tree;
 use crate::volume::joining;
 use crate::watcher::Watcher;

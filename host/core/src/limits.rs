@@ -176,10 +176,13 @@ pub const INLINE_FIXED_BYTES: u64 = 16 * 1024;
 pub const INLINE_BYTES_MAX: u64 = 256 * 1024;
 /// Classes of directories and clients that an inlining policy remembers.
 pub const INLINE_CLASSES_MAX: usize = 4096;
-/// A brick ends a chunk where the contents of its entries come to so many bytes.
+/// A chunk of a listing ends where the contents of its entries come to so many bytes.
 pub const INLINE_CHUNK_BYTES: usize = 512 * 1024;
 /// Contents that may travel with one chunk.
-pub const INLINE_CHUNK_BYTES_MAX: usize = 4 * 1024 * 1024;
+pub const INLINE_CHUNK_BYTES_MAX: usize = 1024 * 1024;
+/// Listings with contents that a gateway sends at once, each with those of one chunk in memory; further ones
+/// go without.
+pub const INLINE_SENDS_MAX: usize = 128;
 /// Contents that may travel with one listing.
 pub const INLINE_LISTING_BYTES_MAX: u64 = 32 * 1024 * 1024;
 /// Contents of one directory that a cache of contents takes: one in so many of its bytes.

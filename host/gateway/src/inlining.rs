@@ -13,14 +13,18 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use portcullis_core::contents::{Content, ContentCache, ContentRun, packed};
+use bytes::Bytes;
+use portcullis_core::contents::{ContentCache, Listed, Packing};
 use portcullis_core::inlining::{ClassId, Ledger, Line};
-use portcullis_core::limits::{INLINE_LISTING_BYTES_MAX, INLINE_TOLD_DIRS_MAX};
-use portcullis_core::{Chunk, FileKind, Handle, Status};
+use portcullis_core::limits::{
+    INLINE_LISTING_BYTES_MAX, INLINE_SENDS_MAX, INLINE_TOLD_DIRS_MAX,
+};
+use portcullis_core::{Chunk, EntryRef, FileKind, Handle, Status};
 use portcullis_policy::InliningControl;
 use portcullis_wire::Reply;
 use portcullis_wire::message::Failure;
 use portcullis_wire::stats::InliningStats;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Of the time that opens take at bricks, one in so many parts is that of the last one.
 const OPEN_US_SHARE: u64 = 8;
@@ -32,6 +36,7 @@ pub(crate) struct Inlining {
     ledger: Arc<Ledger>,
     /// What opening a file at its brick takes, smoothed.
     open_us: AtomicU64,
+    turns: Semaphore,
 }
 
 /// A client that takes contents along with listings.
@@ -59,7 +64,8 @@ impl Inlining {
         control: Arc<InliningControl>,
         ledger: Arc<Ledger>,
     ) -> Self {
-        Self { contents, control, ledger, open_us: AtomicU64::new(0) }
+        let turns = Semaphore::new(INLINE_SENDS_MAX);
+        Self { contents, control, ledger, open_us: AtomicU64::new(0), turns }
     }
 
     /// Whether a policy works.
@@ -76,33 +82,49 @@ impl Inlining {
         Some(Along { taker, class, wanted, left_bytes: INLINE_LISTING_BYTES_MAX })
     }
 
-    /// The contents that go out before a chunk.
-    pub(crate) fn take(&self, now_ms: u64, along: &mut Along, chunk: &Chunk) -> Vec<ContentRun> {
-        let mut contents = Vec::new();
-        for (index, entry) in chunk.entries().enumerate() {
-            let Some(wanted) = along.wanted else { break };
-            let is_small = |size: u64| size <= u64::from(wanted).min(along.left_bytes);
-            if let Some(attr) = entry.attr.filter(|attr| is_small(attr.size_bytes))
-                && entry.kind == FileKind::Regular
-                && let Some(content) = self.contents.get(now_ms, &entry.handle)
-                && content.is_of(&attr)
-            {
-                along.left_bytes -= attr.size_bytes;
-                contents.push((index, Bytes(content)));
+    /// The next entries of a chunk, from `at` on, with the contents that go out before them.
+    pub(crate) fn next_part(
+        &self,
+        now_ms: u64,
+        along: &mut Along,
+        chunk: &Chunk,
+        at: &mut usize,
+    ) -> Vec<Listed> {
+        let (first, mut packing, mut has_contents) = (*at, Packing::new(chunk.brick()), false);
+        let mut files = Vec::with_capacity(chunk.count() - first);
+        while *at < chunk.count() && !packing.is_full() {
+            let entry = chunk.entry(*at);
+            let content = self.content(now_ms, along, &entry);
+            has_contents |= content.is_some();
+            if let Some(attr) = entry.attr.filter(|_| entry.kind == FileKind::Regular) {
+                files.push((entry.handle, attr.size_bytes, content.is_some()));
             }
+            packing.push(&entry, content);
+            *at += 1;
         }
-        let runs = packed::pack(contents);
-        let mut sent = runs.iter().flat_map(ContentRun::contents).map(|(index, _)| index).peekable();
-        let files = chunk.entries().enumerate().filter_map(|(index, entry)| {
-            let is_along = sent.next_if_eq(&index).is_some();
-            let attr = entry.attr.filter(|_| entry.kind == FileKind::Regular)?;
-            Some((entry.handle, attr.size_bytes, is_along))
-        });
-        let files: Vec<(Handle, u64, bool)> = files.collect();
         let files = files.iter().map(|(handle, size, is_along)| (handle, *size, *is_along));
         let Taker { client, line, .. } = along.taker;
         self.ledger.delivered(along.class, client, self.line(line), files);
-        runs
+        if first == 0 && !has_contents {
+            return vec![Listed { contents: Vec::new(), chunk: chunk.clone() }];
+        }
+        packing.finish()
+    }
+
+    fn content(&self, now_ms: u64, along: &mut Along, entry: &EntryRef<'_>) -> Option<Bytes> {
+        let size_bytes_max = u64::from(along.wanted?).min(along.left_bytes);
+        let attr = entry.attr.filter(|attr| attr.size_bytes <= size_bytes_max)?;
+        let content = self.contents.get(now_ms, &entry.handle)?;
+        if entry.kind != FileKind::Regular || !content.is_of(&attr) {
+            return None;
+        }
+        along.left_bytes -= attr.size_bytes;
+        Some(content.bytes.clone())
+    }
+
+    /// A turn to send contents; `None` where so many are being sent that these stay.
+    pub(crate) fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        self.turns.try_acquire().ok()
     }
 
     /// A client opened a file to read it, which took so long at the brick.
@@ -167,14 +189,5 @@ impl Inlining {
     fn line(&self, (bandwidth_bytes_per_s, rtt_us): (u64, u64)) -> Line {
         let open_us = self.open_us.load(Ordering::Relaxed);
         Line { bandwidth_bytes_per_s, latency_us: 2 * rtt_us.saturating_add(open_us) }
-    }
-}
-
-/// A content as bytes.
-struct Bytes(Arc<Content>);
-
-impl AsRef<[u8]> for Bytes {
-    fn as_ref(&self) -> &[u8] {
-        &self.0.bytes
     }
 }

@@ -22,11 +22,12 @@ use portcullis_core::scan::Step;
 use portcullis_core::watch::{Reading, Watched};
 use portcullis_core::{Attr, Chunk, ChunkBuilder, EntryRef, Handle, Status};
 use portcullis_transport::ReplySink;
+use portcullis_transport::serve::PeerGone;
 use portcullis_wire::message::Failure;
 use portcullis_wire::{Reply, Request};
 
 use crate::ahead::Ahead;
-use crate::inlining::Taker;
+use crate::inlining::{Along, Taker};
 use crate::merged::{Merged, Piece};
 use crate::outflow::{Interrupt, send};
 use crate::scans::{Joined, Reader};
@@ -108,27 +109,38 @@ impl Volume {
                         Some(watched) => self.watch_entries(watched, reading, chunk).await,
                         None => chunk,
                     };
-                    let runs = match &mut along {
-                        Some(along) if self.may_cache() => {
-                            self.inlining.take(self.now_ms(), along, &chunk)
+                    let let_go = || source.take().into_iter().for_each(Source::let_go);
+                    match along.as_mut().filter(|_| self.may_cache()) {
+                        Some(along) => {
+                            send(self.send_along(along, &chunk, reply), let_go).await?;
                         }
-                        _ => Vec::new(),
-                    };
-                    for run in &runs {
-                        send(reply.contents(run), || {
-                            source.take().into_iter().for_each(Source::let_go)
-                        })
-                        .await?;
+                        None => send(reply.chunk(&chunk), let_go).await?,
                     }
-                    send(reply.chunk(&chunk), || {
-                        source.take().into_iter().for_each(Source::let_go)
-                    })
-                    .await?;
                 }
                 Next::End { complete } => return Ok(complete),
                 Next::Elsewhere => source = None,
             }
         }
+    }
+
+    /// Sends a chunk, in parts where contents go along.
+    async fn send_along(
+        &self,
+        along: &mut Along,
+        chunk: &Chunk,
+        reply: &mut ReplySink,
+    ) -> Result<(), PeerGone> {
+        let Some(_turn) = self.inlining.turn() else { return reply.chunk(chunk).await };
+        let mut at = 0;
+        while at < chunk.count() {
+            for part in self.inlining.next_part(self.now_ms(), along, chunk, &mut at) {
+                for run in &part.contents {
+                    reply.contents(run).await?;
+                }
+                reply.chunk(&part.chunk).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Registers watches on the entries of a chunk. Attributes of those that changed since `reading`

@@ -22,7 +22,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
-pub use packed::{Arriving, ContentError, ContentRun, ContentRunBuilder};
+pub use packed::{Arriving, ContentError, ContentRun, ContentRunBuilder, Listed, Packing};
 
 use crate::cache::fence::{Asked, Fence, Mark};
 use crate::limits::{CONTENT_OVERHEAD_BYTES, INLINE_DIR_SHARE};

@@ -12,9 +12,10 @@ use bytes::Bytes;
 use thiserror::Error;
 
 use crate::limits::{
-    CHUNK_ENTRIES_MAX, FRAME_LEN_BYTES_MAX, INLINE_BYTES_MAX, INLINE_CHUNK_BYTES_MAX,
+    CHUNK_ENTRIES_MAX, FRAME_LEN_BYTES_MAX, INLINE_BYTES_MAX, INLINE_CHUNK_BYTES,
+    INLINE_CHUNK_BYTES_MAX,
 };
-use crate::{Chunk, EntryRef, FileKind};
+use crate::{Chunk, ChunkBuilder, EntryRef, FileKind};
 
 /// Bytes before each content.
 const HEADER_LEN: usize = 5;
@@ -74,6 +75,26 @@ pub struct ContentRun {
 #[derive(Debug, Default)]
 pub struct ContentRunBuilder {
     bytes: Vec<u8>,
+}
+
+/// Entries of a listing, and the contents that go before them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Contents of some of the entries.
+    pub contents: Vec<ContentRun>,
+    /// The entries.
+    pub chunk: Chunk,
+}
+
+/// Entries of one brick on their way into chunks, each with the contents that go along.
+#[derive(Debug, Default)]
+pub struct Packing {
+    brick: u16,
+    builder: ChunkBuilder,
+    /// Of entries of the chunk that is built, by their index.
+    contents: Vec<(usize, Bytes)>,
+    contents_len_bytes: usize,
+    listed: Vec<Listed>,
 }
 
 /// The contents that came before a chunk.
@@ -173,6 +194,45 @@ pub fn pack<C: AsRef<[u8]>>(contents: impl IntoIterator<Item = (usize, C)>) -> V
     runs
 }
 
+impl Packing {
+    /// Nothing yet.
+    pub fn new(brick: u16) -> Self {
+        Self { brick, ..Self::default() }
+    }
+
+    /// Adds an entry, and its content where that goes along.
+    pub fn push(&mut self, entry: &EntryRef<'_>, content: Option<Bytes>) {
+        if self.contents_len_bytes >= INLINE_CHUNK_BYTES || !self.builder.push(entry) {
+            self.end_chunk();
+            // An entry of any size fits an empty chunk.
+            self.builder.push(entry);
+        }
+        if let Some(content) = content {
+            self.contents_len_bytes += content.len();
+            self.contents.push((self.builder.count() - 1, content));
+        }
+    }
+
+    /// Whether the chunk that is built has its share of contents.
+    pub fn is_full(&self) -> bool {
+        self.contents_len_bytes >= INLINE_CHUNK_BYTES
+    }
+
+    /// What was added, in chunks.
+    pub fn finish(mut self) -> Vec<Listed> {
+        self.end_chunk();
+        self.listed
+    }
+
+    fn end_chunk(&mut self) {
+        self.contents_len_bytes = 0;
+        let contents = std::mem::take(&mut self.contents);
+        if let Some(chunk) = self.builder.finish(self.brick) {
+            self.listed.push(Listed { contents: pack(contents), chunk });
+        }
+    }
+}
+
 impl Arriving {
     /// Takes the next run.
     ///
@@ -225,7 +285,7 @@ impl Arriving {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Attr, ChunkBuilder, Handle};
+    use crate::{Attr, Handle};
 
     fn chunk(sizes: &[u64]) -> Chunk {
         let mut builder = ChunkBuilder::default();
@@ -260,12 +320,16 @@ mod tests {
     #[test]
     fn contents_arrive_with_their_entries_over_several_runs() {
         let large = vec![7; INLINE_BYTES_MAX as usize];
-        let sizes = [INLINE_BYTES_MAX, 0, INLINE_BYTES_MAX, INLINE_BYTES_MAX, INLINE_BYTES_MAX, 3];
+        let sizes = [INLINE_BYTES_MAX, 0, INLINE_BYTES_MAX, INLINE_BYTES_MAX, 3];
         let chunk = chunk(&sizes);
-        let contents: [(usize, &[u8]); 6] =
-            [(0, &large), (1, b""), (2, &large), (3, &large), (4, &large), (5, b"abc")];
-        assert!(pack(contents).len() > 1, "more than a frame has");
-        assert_eq!(arrive(&chunk, &contents), Ok(vec![0, 1, 2, 3, 4, 5]));
+        let contents: [(usize, &[u8]); 5] =
+            [(0, &large), (1, b""), (2, &large), (3, &large), (4, b"abc")];
+        assert_eq!(arrive(&chunk, &contents), Ok(vec![0, 1, 2, 3, 4]));
+        let mut arriving = Arriving::default();
+        for (index, content) in contents {
+            arriving.push(pack([(index, content)]).remove(0)).expect("in order");
+        }
+        assert_eq!(arriving.take(&chunk).expect("they belong to it").len(), 5);
     }
 
     #[test]
@@ -281,6 +345,25 @@ mod tests {
         let again = pack([(1, b"")]).remove(0);
         assert_eq!(arriving.push(again), Err(ContentError::Order { index: 1 }));
         assert_eq!(arriving.end(), Err(ContentError::NoChunk));
+    }
+
+    #[test]
+    fn a_chunk_ends_where_its_contents_are_enough() {
+        let sizes = [INLINE_BYTES_MAX; 7];
+        let large = Bytes::from(vec![7; INLINE_BYTES_MAX as usize]);
+        let mut packing = Packing::new(3);
+        for entry in chunk(&sizes).entries() {
+            packing.push(&entry, Some(large.clone()));
+        }
+        let listed = packing.finish();
+        let counts: Vec<_> = listed.iter().map(|listed| listed.chunk.count()).collect();
+        assert_eq!(counts, [2, 2, 2, 1]);
+        for Listed { contents, chunk } in listed {
+            let mut arriving = Arriving::default();
+            contents.into_iter().for_each(|run| arriving.push(run).expect("within limits"));
+            assert_eq!(arriving.take(&chunk).expect("its own").len(), chunk.count());
+            assert_eq!(chunk.brick(), 3);
+        }
     }
 
     #[test]

@@ -129,9 +129,10 @@ impl Scan {
                 continue;
             }
             let Some(entry) = self.examine(name, raw, since)? else { continue };
-            let content = self.contents.as_mut().and_then(|contents| {
-                contents.read(&self.handles, &self.dir, name, &entry)
-            });
+            let content = self
+                .contents
+                .as_mut()
+                .and_then(|contents| contents.read(&self.handles, &self.dir, name, &entry));
             contents_len_bytes += content.as_ref().map_or(0, Vec::len);
             packing.push(&entry.as_ref(name, raw.cookie), content.map(Bytes::from));
         }

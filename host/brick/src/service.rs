@@ -304,7 +304,8 @@ impl BrickService {
         let watcher = session.watcher.get().cloned();
         let counters = self.counters.clone();
         let begun = self.tree.workers.run(move || {
-            let Some(mut scan) = Scan::begin(handles, &dir, &after, watcher, contents, counters)? else {
+            let Some(mut scan) = Scan::begin(handles, &dir, &after, watcher, contents, counters)?
+            else {
                 return Ok(None);
             };
             scan.step().map(|step| Some((scan, step)))

@@ -95,7 +95,8 @@ async fn contents_that_belong_to_no_entry_fail_the_listing() {
 async fn a_listing_of_a_mount_waits_for_a_server_that_is_away_and_one_of_a_command_does_not() {
     let (tree, gateway, set, command) = serve(wide(35)).await;
     let root = command.root().handle;
-    let mount = ClientOptions { watch: true, request_timeout_ms: 2_000, acl: false, contents: false };
+    let mount =
+        ClientOptions { watch: true, request_timeout_ms: 2_000, acl: false, contents: false };
     let mount = connect(&set, gateway.address, mount).await;
     let first = async |client: &Client| {
         client.list(&root, Vec::new()).await.expect("it starts").next().await

@@ -16,9 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use portcullis_core::contents::{ContentCache, Listed, Packing};
 use portcullis_core::inlining::{ClassId, Ledger, Line};
-use portcullis_core::limits::{
-    INLINE_LISTING_BYTES_MAX, INLINE_SENDS_MAX, INLINE_TOLD_DIRS_MAX,
-};
+use portcullis_core::limits::{INLINE_LISTING_BYTES_MAX, INLINE_SENDS_MAX, INLINE_TOLD_DIRS_MAX};
 use portcullis_core::{Chunk, EntryRef, FileKind, Handle, Status};
 use portcullis_policy::InliningControl;
 use portcullis_wire::Reply;
@@ -149,7 +147,8 @@ impl Inlining {
         dirs: &[(Handle, u32)],
     ) -> Result<Reply, Failure> {
         if dirs.len() > INLINE_TOLD_DIRS_MAX {
-            let detail = format!("{} directories at once; at most {INLINE_TOLD_DIRS_MAX}", dirs.len());
+            let detail =
+                format!("{} directories at once; at most {INLINE_TOLD_DIRS_MAX}", dirs.len());
             return Err(Failure::new(Status::InvalidArgument, detail));
         }
         for (dir, files) in dirs {

@@ -73,13 +73,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_core::cache::CacheConfig;
-use portcullis_core::eviction::PolicyLimits;
 use portcullis_core::contents::ContentCache;
+use portcullis_core::eviction::PolicyLimits;
 use portcullis_core::inlining::Ledger;
-use portcullis_core::limits::{
-    BRICKS_MAX, CACHE_BYTES_MIN, CACHE_ENTRIES_MIN, INLINE_CACHE_BYTES,
+use portcullis_core::limits::{BRICKS_MAX, CACHE_BYTES_MIN, CACHE_ENTRIES_MIN, INLINE_CACHE_BYTES};
+use portcullis_policy::{
+    EvictionDriver, InliningControl, PolicyControl, PolicySetup, PrefetchControl,
 };
-use portcullis_policy::{EvictionDriver, InliningControl, PolicyControl, PolicySetup, PrefetchControl};
 use portcullis_transport::{Identity, Server};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;

@@ -94,7 +94,10 @@ impl Volume {
                 }
             };
             let next = from.next().await.inspect_err(|failure| {
-                self.note(&Request::List { dir, after: Vec::new(), acl: false, contents: None }, failure);
+                self.note(
+                    &Request::List { dir, after: Vec::new(), acl: false, contents: None },
+                    failure,
+                );
             });
             match next? {
                 Next::Chunk(chunk, missing) => {

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use portcullis_core::Status;
 use portcullis_policy::{
-    EvictionStatus, InliningControl, InliningPolicyChoice, InliningStanding, LoadOptions, PolicyChoice, PolicyControl, PolicyError, PolicyIdentity,
-    PrefetchControl, PrefetchPolicyChoice, PrefetchStanding,
+    EvictionStatus, InliningControl, InliningPolicyChoice, InliningStanding, LoadOptions,
+    PolicyChoice, PolicyControl, PolicyError, PolicyIdentity, PrefetchControl,
+    PrefetchPolicyChoice, PrefetchStanding,
 };
 use portcullis_transport::{Body, Role};
 use portcullis_wire::Reply;

@@ -238,7 +238,8 @@ impl Producer {
             let late = |_| volume.bricks.of(&self.dir).late(Verb::List);
             turn = Some(next.await.map_err(late)?);
         }
-        let request = Request::List { dir: self.dir, after: Vec::new(), acl: false, contents: None };
+        let request =
+            Request::List { dir: self.dir, after: Vec::new(), acl: false, contents: None };
         let ticket = if self.is_ahead {
             volume.cache.begin_listing_ahead(&self.dir)
         } else {

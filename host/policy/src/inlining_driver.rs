@@ -43,8 +43,12 @@ impl InliningDriver {
     pub(crate) fn start(policy: LoadedInlining, ledger: Arc<Ledger>) -> io::Result<Self> {
         let board = Arc::new(InliningBoard::new(policy.identity.clone()));
         let (next, nexts) = sync_channel(1);
-        let mut runner =
-            Runner { policy: InliningSeat::Nobody, board: board.clone(), ledger, began: Instant::now() };
+        let mut runner = Runner {
+            policy: InliningSeat::Nobody,
+            board: board.clone(),
+            ledger,
+            began: Instant::now(),
+        };
         // Here, so that what is delivered from now on is counted.
         runner.put_in(policy.policy);
         let thread = thread::Builder::new()

@@ -4,8 +4,8 @@ use bytes::{Bytes, BytesMut};
 use portcullis_core::ab::ShadowReport;
 use portcullis_core::contents::packed;
 use portcullis_core::limits::{
-    CALLER_GROUPS_MAX, CHANGES_TOLD_MAX, HANDLE_LEN_MAX, INLINE_TOLD_DIRS_MAX, LINK_TARGET_LEN_MAX, NAME_LEN_MAX,
-    POLICY_COMPONENT_LEN_BYTES_MAX, POLICY_CONFIG_LEN_BYTES_MAX,
+    CALLER_GROUPS_MAX, CHANGES_TOLD_MAX, HANDLE_LEN_MAX, INLINE_TOLD_DIRS_MAX, LINK_TARGET_LEN_MAX,
+    NAME_LEN_MAX, POLICY_COMPONENT_LEN_BYTES_MAX, POLICY_CONFIG_LEN_BYTES_MAX,
 };
 use portcullis_core::replay::OpId;
 use portcullis_core::volume::{Ask, Change as Placed, MemberSet, Place, Told, TxId, Unfinished};
@@ -329,7 +329,8 @@ fn contents_have_the_bytes_of_the_protocol_and_others_are_refused() {
     let run = packed::pack([(1, &b"ab"[..])]).remove(0);
     let bytes = encode_reply(&ReplyFrame::Contents(run)).expect("fits");
     assert_eq!(bytes[..], [7, 0, 0, 0, 0x14, 1, 2, 0, 0, 0, b'a', b'b']);
-    for payload in [&b""[..], &[1, 3, 0, 0, 0, b'a'], &[1, 255, 255, 255, 255], &[1, 0, 0, 0, 0, 1]] {
+    for payload in [&b""[..], &[1, 3, 0, 0, 0, b'a'], &[1, 255, 255, 255, 255], &[1, 0, 0, 0, 0, 1]]
+    {
         let frame = Frame { kind: FrameKind::Contents, payload: Bytes::copy_from_slice(payload) };
         assert!(matches!(decode_reply(frame), Err(CodecError::Contents(_))), "{payload:?}");
     }

@@ -2,8 +2,7 @@
 
 use portcullis_client::Address;
 use portcullis_wire::stats::{
-    BrickStats, CacheStats, EvictionStats, GatewayStats, InliningStats, PrefetchStats,
-    WatchStats,
+    BrickStats, CacheStats, EvictionStats, GatewayStats, InliningStats, PrefetchStats, WatchStats,
 };
 
 use crate::error::CliError;

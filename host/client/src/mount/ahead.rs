@@ -106,11 +106,7 @@ pub(super) enum Found {
 
 impl Ahead {
     /// Lists ahead into the memory what `choice` chooses; nothing where that has no room.
-    pub(super) fn new(
-        choice: PrefetchChoice,
-        cache_bytes: u64,
-        asked: Asked<'_>,
-    ) -> Self {
+    pub(super) fn new(choice: PrefetchChoice, cache_bytes: u64, asked: Asked<'_>) -> Self {
         if choice == PrefetchChoice::Nothing || cache_bytes == 0 {
             return Self(None);
         }

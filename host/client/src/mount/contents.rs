@@ -111,7 +111,9 @@ impl Contents {
         if !opened.is_empty() {
             let client = client.clone();
             // It is for statistics alone, and nobody waits for it.
-            tokio::spawn(async move { _ = client.read_in_place(opened.into_iter().collect()).await });
+            tokio::spawn(
+                async move { _ = client.read_in_place(opened.into_iter().collect()).await },
+            );
         }
     }
 

@@ -261,9 +261,8 @@ impl Arriving {
         let mut contents = Vec::new();
         for (index, bytes) in runs.iter().flat_map(ContentRun::contents) {
             let entry = (index < chunk.count()).then(|| chunk.entry(index));
-            let attr = entry.and_then(|EntryRef { attr, kind, .. }| {
-                attr.filter(|_| kind == FileKind::Regular)
-            });
+            let attr = entry
+                .and_then(|EntryRef { attr, kind, .. }| attr.filter(|_| kind == FileKind::Regular));
             let attr = attr.ok_or(ContentError::Entry { index })?;
             if attr.size_bytes != bytes.len() as u64 {
                 return Err(ContentError::Size { index, len_bytes: bytes.len() });

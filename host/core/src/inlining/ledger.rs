@@ -255,7 +255,8 @@ mod tests {
 
     fn deliver(ledger: &Ledger, class: ClassId, client: u128, files: &[(u64, u64, bool)]) {
         let handles: Vec<Handle> = files.iter().map(|(number, ..)| handle(*number)).collect();
-        let files = handles.iter().zip(files).map(|(handle, &(_, size, along))| (handle, size, along));
+        let files =
+            handles.iter().zip(files).map(|(handle, &(_, size, along))| (handle, size, along));
         ledger.delivered(class, client, LINE, files);
     }
 

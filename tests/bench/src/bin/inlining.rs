@@ -33,7 +33,9 @@ fn main() {
     for (files, delay_us) in [(10_000, 0), (1_000, 1_000)] {
         let tree = tempfile::tempdir().expect("a directory");
         let len_bytes = plant(tree.path(), files);
-        println!("grep -r: {files} files, {len_bytes} bytes, {delay_us} us more each way on each hop");
+        println!(
+            "grep -r: {files} files, {len_bytes} bytes, {delay_us} us more each way on each hop"
+        );
         let zero = Duration::MAX;
         let mut rows = [Row { cold: zero, another: zero, again: zero, opens: [0; 3] }; 3];
         for _ in 0..ROUNDS {

@@ -240,14 +240,16 @@ impl ContentCache {
         self.state.lock().dirs.remove(&ticket.dir);
     }
 
-    /// Whether the contents of a directory, up to a size, were asked for and are mostly here.
+    /// Whether the contents of a directory, up to a size or more than half of it, were asked for and are mostly
+    /// here. Those of empty files alone are not worth a question.
     pub fn covers(&self, now_ms: u64, dir: &Handle, size_bytes_max: u32) -> bool {
         let state = self.state.lock();
-        state.dirs.get(dir).is_some_and(|dir| {
-            dir.size_bytes_max >= size_bytes_max
-                && now_ms.saturating_sub(dir.asked_ms) < self.max_age_ms
-                && dir.lost * LOST_SHARE <= dir.came
-        })
+        size_bytes_max == 0
+            || state.dirs.get(dir).is_some_and(|dir| {
+                dir.size_bytes_max.saturating_mul(2) > size_bytes_max
+                    && now_ms.saturating_sub(dir.asked_ms) < self.max_age_ms
+                    && dir.lost * LOST_SHARE <= dir.came
+            })
     }
 
     /// The content of a file.

@@ -100,12 +100,13 @@ fn what_left_by_invalidation_does_not_pile_up() {
 fn a_directory_is_asked_again_once_a_good_part_has_left_or_more_is_wanted() {
     let cache = ContentCache::new(1 << 20, 1_000);
     let dir = handle(DIR);
-    assert!(!cache.covers(0, &dir, 0));
+    assert!(!cache.covers(0, &dir, 1) && cache.covers(0, &dir, 0));
     let ticket = cache.ask(&dir, 100);
     cache.begin(0, &ticket);
     (0..8).for_each(|number| assert!(fill(&cache, &ticket, number, b"x")));
     assert!(cache.covers(999, &dir, 100) && cache.covers(0, &dir, 0));
-    assert!(!cache.covers(0, &dir, 101) && !cache.covers(1_000, &dir, 100));
+    assert!(cache.covers(0, &dir, 199) && !cache.covers(0, &dir, 200));
+    assert!(!cache.covers(1_000, &dir, 100));
     cache.forget(&[attr_of(0), attr_of(1)]);
     assert!(cache.covers(0, &dir, 100), "a quarter has left");
     cache.forget(&[attr_of(2)]);

@@ -20,6 +20,7 @@ fn attr_of(number: u64) -> Change {
     Change::Attr { handle: handle(number) }
 }
 
+/// S-INLINE-2.
 #[test]
 fn what_was_asked_for_before_an_invalidation_does_not_enter() {
     let cache = ContentCache::new(1 << 20, 1_000);

@@ -88,7 +88,7 @@ fn files_whose_content_came_along_are_read_without_a_request() {
 }
 
 /// A listing that the gateway has in its cache brings contents along too: those that it keeps, or from
-/// the brick, by one request for each directory.
+/// the brick, by one request for each directory. S-INLINE-1.
 #[test]
 fn contents_come_along_with_listings_that_are_cached() {
     if !need::fuse_and_root("contents_come_along_with_listings_that_are_cached") {
@@ -216,7 +216,7 @@ fn a_file_that_is_removed_or_replaced_stays_readable_where_it_is_open() {
     }
 }
 
-/// What is written through a mount is what it reads, whatever came along before.
+/// What is written through a mount is what it reads, whatever came along before. S-INLINE-2.
 #[test]
 fn a_mount_reads_what_it_has_written() {
     let test = "a_mount_reads_what_it_has_written";
@@ -238,7 +238,7 @@ fn a_mount_reads_what_it_has_written() {
     }
 }
 
-/// A lock is taken at the brick, also by a file that was opened by its content.
+/// A lock is taken at the brick, also by a file that was opened by its content. S-INLINE-1.
 #[test]
 fn a_file_opened_by_its_content_is_locked_like_any_other() {
     let test = "a_file_opened_by_its_content_is_locked_like_any_other";

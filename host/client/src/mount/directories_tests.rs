@@ -8,6 +8,7 @@ use portcullis_wire::message::Verb;
 
 use super::*;
 use crate::ClientOptions;
+use crate::mount::ahead::Asked;
 use crate::mount::kept::Kept;
 use crate::mount::testing::{CHUNK_ENTRIES, ROOT, Served, Shown, handle, serve};
 

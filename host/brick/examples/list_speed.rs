@@ -56,7 +56,7 @@ async fn list(connection: &Connection) -> Result<Listing, Box<dyn Error>> {
         return Err("not an answer to attach".into());
     };
     let (start, cpu_start) = (Instant::now(), cpu_time());
-    let request = Request::List { dir: root.handle, after: vec![], acl: false };
+    let request = Request::List { dir: root.handle, after: vec![], acl: false, contents: None };
     let mut stream = connection.stream(&request).await?;
     let mut first = None;
     let mut entries = 0;

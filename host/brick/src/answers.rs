@@ -107,7 +107,8 @@ pub(crate) fn answer(tree: &Tree, asker: &Asker, request: Request) -> Result<Rep
         | Request::Stats
         | Request::Policy { .. }
         | Request::Trace { .. }
-        | Request::Compare(_) => {
+        | Request::Compare(_)
+        | Request::ReadInPlace { .. } => {
             let detail = "a gateway tells statistics and has policies, a brick does not";
             Err(Failure::new(Status::NotSupported, detail))
         }

@@ -29,6 +29,7 @@ mod access_lists;
 mod answers;
 mod attr;
 mod caller;
+mod contents;
 mod descriptors;
 mod direct;
 mod error;

@@ -15,13 +15,17 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use bytes::Bytes;
+use portcullis_core::contents::{Listed, Packing};
 use portcullis_core::entry::is_valid_name;
-use portcullis_core::{Chunk, ChunkBuilder, Entry, FileKind, Handle, Status, Timestamp};
+use portcullis_core::limits::INLINE_CHUNK_BYTES;
+use portcullis_core::{Entry, FileKind, Handle, Status, Timestamp};
 use portcullis_wire::message::Failure;
 use rustix::fs::{FileType, RawDir, SeekFrom, seek};
 use rustix::io::Errno;
 use tracing::warn;
 
+use crate::contents::Contents;
 use crate::error::failure;
 use crate::handles::{Directory, Handles, birth_now};
 use crate::name;
@@ -48,13 +52,17 @@ pub(crate) struct Scan {
     ahead: NamesAhead,
     buffer_len: usize,
     step_entries: usize,
+    contents: Option<Contents>,
     counters: Arc<BrickCounters>,
 }
+
+/// Which contents a listing is to bring along: those of files of at most so many bytes.
+pub(crate) type Wanted = Option<u32>;
 
 /// What one step found.
 pub(crate) struct Step {
     /// Entries, in order.
-    pub(crate) chunks: Vec<Chunk>,
+    pub(crate) listed: Vec<Listed>,
     /// Whether they were the last.
     pub(crate) is_last: bool,
 }
@@ -67,6 +75,7 @@ impl Scan {
         dir: &Handle,
         after: &[u64],
         watcher: Option<Watcher>,
+        contents: Wanted,
         counters: Arc<BrickCounters>,
     ) -> Result<Option<Self>, Failure> {
         let Some(dir) = watcher::directory(watcher.as_ref(), &handles, dir)? else {
@@ -82,7 +91,12 @@ impl Scan {
                 return Err(Failure::new(Status::InvalidArgument, detail));
             }
         }
+        let contents = watcher
+            .as_ref()
+            .zip(contents)
+            .and_then(|(watcher, size_bytes_max)| Contents::new(size_bytes_max, watcher.notices()));
         Ok(Some(Self {
+            contents,
             counters,
             is_root: dir.handle == *handles.root(),
             handles,
@@ -97,11 +111,14 @@ impl Scan {
 
     /// The next entries.
     pub(crate) fn step(&mut self) -> Result<Step, Failure> {
-        let mut chunks = Vec::new();
-        let mut builder = ChunkBuilder::default();
+        let mut packing = Packing::new(self.brick());
+        let mut contents_len_bytes = 0;
         let mut is_last = false;
         let since = birth_now();
         for _ in 0..self.step_entries {
+            if contents_len_bytes >= INLINE_CHUNK_BYTES {
+                break;
+            }
             if self.ahead.is_empty() && !self.read_names()? {
                 is_last = true;
                 break;
@@ -112,15 +129,16 @@ impl Scan {
                 continue;
             }
             let Some(entry) = self.examine(name, raw, since)? else { continue };
-            let entry = entry.as_ref(name, raw.cookie);
-            if !builder.push(&entry) {
-                chunks.extend(builder.finish(self.brick()));
-                builder.push(&entry);
-            }
+            let content = self
+                .contents
+                .as_mut()
+                .and_then(|contents| contents.read(&self.handles, &self.dir, name, &entry));
+            contents_len_bytes += content.as_ref().map_or(0, Vec::len);
+            packing.push(&entry.as_ref(name, raw.cookie), content.map(Bytes::from));
         }
-        chunks.extend(builder.finish(self.brick()));
+        let listed = packing.finish();
         self.step_entries = (self.step_entries * 4).min(STEP_ENTRIES_MAX);
-        Ok(Step { chunks, is_last })
+        Ok(Step { listed, is_last })
     }
 
     /// The number of the brick among those of its volume.
@@ -272,6 +290,8 @@ impl NamesAhead {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use portcullis_core::Chunk;
+
     use crate::HandleChoice;
     use crate::export::Export;
 
@@ -281,11 +301,12 @@ mod tests {
     }
 
     fn names(step: &Step) -> Vec<Vec<u8>> {
-        step.chunks.iter().flat_map(Chunk::entries).map(|entry| entry.name.to_vec()).collect()
+        let chunks = step.listed.iter().map(|listed| &listed.chunk);
+        chunks.flat_map(Chunk::entries).map(|entry| entry.name.to_vec()).collect()
     }
 
     fn begin(handles: Arc<Handles>, dir: &Handle, after: &[u64]) -> Scan {
-        let scan = Scan::begin(handles, dir, after, None, Arc::default()).expect("it begins");
+        let scan = Scan::begin(handles, dir, after, None, None, Arc::default()).expect("it begins");
         scan.expect("it has names")
     }
 
@@ -332,7 +353,7 @@ mod tests {
         let mut scan = begin(handles.clone(), &root, &[]);
         loop {
             let step = scan.step().expect("a step");
-            let entries = step.chunks.iter().flat_map(Chunk::entries);
+            let entries = step.listed.iter().flat_map(|listed| listed.chunk.entries());
             whole.extend(entries.map(|entry| (entry.name.to_vec(), entry.cookie)));
             if step.is_last {
                 break;

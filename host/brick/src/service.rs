@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use portcullis_core::contents::Listed;
 use portcullis_core::limits::{BRICK_STREAMS_PER_CONNECTION_MAX, LEASE_MS};
 use portcullis_core::watch::SessionId;
-use portcullis_core::{Chunk, Handle, Status};
+use portcullis_core::{Handle, Status};
 use portcullis_transport::serve::{Counters, PeerGone};
 use portcullis_transport::{Body, Peer, Recaller, ReplySink, Role, Service};
 use portcullis_wire::message::{Failure, Lock, LockKind, Verb};
@@ -17,7 +18,7 @@ use crate::answers::{self, Asker};
 use crate::direct::{DirectCounters, own};
 use crate::files::{OpenFile, OpenFiles, ReadPieces};
 use crate::mutations;
-use crate::scan::{Scan, Step};
+use crate::scan::{Scan, Step, Wanted};
 use crate::tree::Tree;
 use crate::volume::joining;
 use crate::watcher::Watcher;
@@ -161,11 +162,11 @@ impl Service for BrickService {
     ) -> Result<(), PeerGone> {
         self.counters.requests[request.verb() as usize].fetch_add(1, Ordering::Relaxed);
         let answer = match request {
-            Request::List { dir, after, acl } => {
+            Request::List { dir, after, acl, contents } => {
                 if acl {
                     self.tree.handles.access_lists().tell();
                 }
-                let listed = self.list(session, dir, after, &mut reply).await?;
+                let listed = self.list(session, dir, after, contents, &mut reply).await?;
                 return self.end(session, listed, reply).await;
             }
             Request::Read { file, offset_bytes, len_bytes } => {
@@ -295,6 +296,7 @@ impl BrickService {
         session: &Session,
         dir: Handle,
         after: Vec<u64>,
+        contents: Wanted,
         reply: &mut ReplySink,
     ) -> Result<Result<(), Failure>, PeerGone> {
         let Ok(_turn) = session.streams.acquire().await else { return Err(PeerGone) };
@@ -302,7 +304,8 @@ impl BrickService {
         let watcher = session.watcher.get().cloned();
         let counters = self.counters.clone();
         let begun = self.tree.workers.run(move || {
-            let Some(mut scan) = Scan::begin(handles, &dir, &after, watcher, counters)? else {
+            let Some(mut scan) = Scan::begin(handles, &dir, &after, watcher, contents, counters)?
+            else {
                 return Ok(None);
             };
             scan.step().map(|step| Some((scan, step)))
@@ -314,13 +317,13 @@ impl BrickService {
             Err(failure) => return Ok(Err(failure)),
         };
         loop {
-            let (mut scan, Step { chunks, is_last }) = at;
+            let (mut scan, Step { listed, is_last }) = at;
             if is_last {
-                send_chunks(reply, &chunks).await?;
+                send(reply, &listed).await?;
                 return Ok(Ok(()));
             }
             let next = self.tree.workers.run(move || scan.step().map(|step| (scan, step)));
-            let (sent, next) = tokio::join!(send_chunks(reply, &chunks), next);
+            let (sent, next) = tokio::join!(send(reply, &listed), next);
             sent?;
             at = match next {
                 Ok(at) => at,
@@ -411,8 +414,11 @@ fn watch_content(watcher: &Watcher, file: &OpenFile) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn send_chunks(reply: &mut ReplySink, chunks: &[Chunk]) -> Result<(), PeerGone> {
-    for chunk in chunks {
+async fn send(reply: &mut ReplySink, listed: &[Listed]) -> Result<(), PeerGone> {
+    for Listed { contents, chunk } in listed {
+        for run in contents {
+            reply.contents(run).await?;
+        }
         reply.chunk(chunk).await?;
     }
     Ok(())

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use portcullis_core::{Attr, Entry, Handle, Status};
 use portcullis_transport::{WatchSession, Watching};
-use portcullis_wire::message::Failure;
+use portcullis_wire::message::{Failure, Notices};
 use rustix::io::Errno;
 
 use crate::attr::{Stat, stat};
@@ -37,6 +37,11 @@ impl Watcher {
     /// Its session.
     pub(crate) fn session(&self) -> &WatchSession {
         &self.session
+    }
+
+    /// How the brick notices changes of other programs.
+    pub(crate) fn notices(&self) -> Notices {
+        self.direct.notices()
     }
 
     /// Call it before names of `dir` are read.

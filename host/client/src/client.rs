@@ -37,11 +37,13 @@ pub struct ClientOptions {
     pub watch: bool,
     /// Listings are to tell which files have no access control lists.
     pub acl: bool,
+    /// Listings may bring contents of small files along.
+    pub contents: bool,
 }
 
 impl Default for ClientOptions {
     fn default() -> Self {
-        Self { request_timeout_ms: REQUEST_TIMEOUT_MS, watch: false, acl: false }
+        Self { request_timeout_ms: REQUEST_TIMEOUT_MS, watch: false, acl: false, contents: false }
     }
 }
 
@@ -342,6 +344,18 @@ impl Client {
     /// The random number by which servers know this client.
     pub fn id(&self) -> u128 {
         self.link.operations.client()
+    }
+
+    /// Tells the gateway how many contents that came along were read without asking it, by directory; for
+    /// its statistics.
+    ///
+    /// # Errors
+    /// As for all.
+    pub(crate) async fn read_in_place(&self, dirs: Vec<(Handle, u32)>) -> Result<(), ClientError> {
+        match self.link.call(&Request::ReadInPlace { dirs }).await? {
+            Reply::Done => Ok(()),
+            other => Err(self.misplaced(other)),
+        }
     }
 
     /// Ends the session and the connection, so that the gateway need not find out by itself.

@@ -16,6 +16,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use portcullis_core::contents::ContentError;
+use portcullis_core::limits::INLINE_BYTES_MAX;
 use portcullis_core::watch::Change;
 use portcullis_core::{Entry, Status};
 use portcullis_transport::call::misplaced;
@@ -187,6 +189,11 @@ impl Link {
         self.explain(CallError::Protocol(misplaced(frame)))
     }
 
+    /// The error for contents that do not belong where they came.
+    pub(crate) fn malformed(&self, error: ContentError) -> ClientError {
+        self.explain(CallError::Protocol(error.into()))
+    }
+
     /// Whoever caches what this client is told takes what is no longer true from here.
     pub(crate) fn forgettings(&self) -> mpsc::Receiver<Forgetting> {
         let (keeper, forgettings) = mpsc::channel(FORGETTINGS_MAX);
@@ -265,6 +272,11 @@ impl Link {
     /// Whether listings are to tell which files have no access control lists.
     pub(crate) fn wants_acl(&self) -> bool {
         self.options.client.acl
+    }
+
+    /// Up to which size listings may bring contents along.
+    pub(crate) fn wants_contents(&self) -> Option<u32> {
+        self.options.client.contents.then_some(INLINE_BYTES_MAX as u32)
     }
 
     /// Whether the gateway keeps what this client has open when a connection is lost.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use portcullis_core::contents::Arriving;
 use portcullis_core::position::advance;
 use portcullis_core::{Chunk, Handle, Status};
 use portcullis_transport::ReplyStream;
@@ -20,6 +22,9 @@ pub struct Listing {
     /// The cookies of the last entry given, one a brick.
     after: Vec<u64>,
     stream: ReplyStream,
+    /// What came along for the next chunk, and with the last one.
+    arriving: Arriving,
+    contents: Vec<(usize, Bytes)>,
     /// Whether a chunk came over the present connection: one that brings nothing is not mended, but
     /// for a mount.
     progress: bool,
@@ -33,9 +38,20 @@ impl Listing {
         after: Vec<u64>,
     ) -> Result<Self, ClientError> {
         let stream = link
-            .stream(&Request::List { dir, after: after.clone(), acl: link.wants_acl() })
+            .stream(&Request::List {
+                dir,
+                after: after.clone(),
+                acl: link.wants_acl(),
+                contents: link.wants_contents(),
+            })
             .await?;
-        Ok(Self { link, dir, after, stream, progress: true, end: None })
+        let (arriving, contents) = (Arriving::default(), Vec::new());
+        Ok(Self { link, dir, after, stream, arriving, contents, progress: true, end: None })
+    }
+
+    /// The contents that came along with the chunk that was given last, each with the index of its entry.
+    pub fn take_contents(&mut self) -> Vec<(usize, Bytes)> {
+        std::mem::take(&mut self.contents)
     }
 
     /// The next run of entries, `None` at the end.
@@ -56,12 +72,19 @@ impl Listing {
     async fn go_on(&mut self) -> Result<Option<Chunk>, ClientError> {
         loop {
             let error = match self.link.next(&mut self.stream).await {
+                Ok(ReplyFrame::Contents(run)) => {
+                    self.arriving.push(run).map_err(|error| self.link.malformed(error))?;
+                    continue;
+                }
                 Ok(ReplyFrame::Chunk(chunk)) => {
+                    let came = self.arriving.take(&chunk);
+                    self.contents = came.map_err(|error| self.link.malformed(error))?;
                     advance(&mut self.after, &chunk, chunk.count() - 1);
                     self.progress = true;
                     return Ok(Some(chunk));
                 }
                 Ok(ReplyFrame::End { complete }) => {
+                    self.arriving.end().map_err(|error| self.link.malformed(error))?;
                     self.end = Some(complete);
                     return Ok(None);
                 }
@@ -79,7 +102,9 @@ impl Listing {
                 dir: self.dir,
                 after: self.after.clone(),
                 acl: self.link.wants_acl(),
+                contents: self.link.wants_contents(),
             };
+            self.arriving = Arriving::default();
             self.stream = self.link.stream(&request).await?;
         }
     }

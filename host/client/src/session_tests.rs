@@ -130,7 +130,8 @@ impl Scene {
         let (served, counters) = (gateway.clone(), Arc::new(Counters::default()));
         tokio::spawn(server.serve(served, counters, std::future::pending()));
         let identity = set.identity(Role::Client).expect("an identity");
-        let options = ClientOptions { request_timeout_ms, watch: true, acl: false };
+        let options =
+            ClientOptions { request_timeout_ms, watch: true, acl: false, contents: false };
         let client = Client::connect(&address, identity, options).await.expect("it connects");
         let forgettings = client.forgettings();
         Self { gateway, client, forgettings }

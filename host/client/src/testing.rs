@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use portcullis_core::contents::packed;
 use portcullis_core::entry::EntryRef;
 use portcullis_core::limits::LEASE_MS;
 use portcullis_core::{Attr, ChunkBuilder, Entry, FileKind, Handle, Status};
@@ -41,6 +42,10 @@ pub(crate) struct Tree {
     pub(crate) stops_after_a_chunk: bool,
     /// So many listings more fail for want of a brick.
     pub(crate) away: AtomicUsize,
+    /// Contents that go before each chunk, by the index of their entry; files are told to be empty.
+    pub(crate) contents: Vec<(usize, &'static str)>,
+    /// No chunk follows them.
+    pub(crate) lacks_chunk: bool,
     /// Attributes are never answered.
     pub(crate) silent: bool,
     /// Content of every file.
@@ -121,6 +126,13 @@ impl Tree {
             });
             if builder.count() == self.chunk_entries || position + 1 == node.children.len() {
                 let chunk = builder.finish(0).expect("not empty");
+                for &(index, content) in &self.contents {
+                    // A frame each, so that they may come in any order.
+                    reply.contents(&packed::pack([(index, content)])[0]).await?;
+                }
+                if self.lacks_chunk {
+                    break;
+                }
                 reply.chunk(&chunk).await?;
                 if self.stops_after_a_chunk {
                     self.kept.lock().push(reply);
@@ -165,7 +177,7 @@ impl Service for Tree {
                     None => reply.fail(Status::NotFound).await,
                 }
             }
-            Request::List { dir, after, acl: _ } => {
+            Request::List { dir, after, acl: _, contents: _ } => {
                 let after = after.first().map_or(0, |&cookie| cookie as usize);
                 self.list(index(&dir), after, reply).await
             }

@@ -54,12 +54,49 @@ async fn a_listing_that_brings_nothing_over_a_new_connection_fails() {
     assert!(!listing.complete());
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn contents_come_with_the_chunk_that_has_their_entries() {
+    let tree = Tree { contents: vec![(0, ""), (7, "")], ..wide(20) };
+    let (_tree, _gateway, _set, client) = serve(tree).await;
+    let mut listing = client.list(&client.root().handle, Vec::new()).await.expect("it starts");
+    for _ in 0..2 {
+        assert_eq!(listing.next().await.expect("a chunk").expect("a chunk").count(), 10);
+        let indices: Vec<_> = listing.take_contents().into_iter().map(|(index, _)| index).collect();
+        assert_eq!(indices, [0, 7]);
+    }
+    assert!(listing.next().await.expect("the end").is_none() && listing.complete());
+}
+
+/// What a hostile gateway sends as contents is no content of any file.
+#[tokio::test(flavor = "multi_thread")]
+async fn contents_that_belong_to_no_entry_fail_the_listing() {
+    let cases = [
+        (vec![(3, "longer than the file")], "has another size"),
+        (vec![(10, "")], "no regular file of the chunk"),
+        (vec![(5, ""), (5, "")], "after that of a later one"),
+        (vec![(5, ""), (4, "")], "after that of a later one"),
+    ];
+    for (contents, why) in cases {
+        let (_tree, _gateway, _set, client) = serve(Tree { contents, ..wide(10) }).await;
+        let mut listing = client.list(&client.root().handle, Vec::new()).await.expect("it starts");
+        let error = listing.next().await.expect_err("it is refused");
+        assert!(error.to_string().contains(why), "{error}");
+        assert!(listing.next().await.expect("it is over").is_none() && !listing.complete());
+    }
+    let tree = Tree { contents: vec![(0, "")], lacks_chunk: true, ..wide(10) };
+    let (_tree, _gateway, _set, client) = serve(tree).await;
+    let mut listing = client.list(&client.root().handle, Vec::new()).await.expect("it starts");
+    let error = listing.next().await.expect_err("it is refused");
+    assert!(error.to_string().contains("that no chunk follows"), "{error}");
+}
+
 /// S-FAIL-2.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_listing_of_a_mount_waits_for_a_server_that_is_away_and_one_of_a_command_does_not() {
     let (tree, gateway, set, command) = serve(wide(35)).await;
     let root = command.root().handle;
-    let mount = ClientOptions { watch: true, request_timeout_ms: 2_000, acl: false };
+    let mount =
+        ClientOptions { watch: true, request_timeout_ms: 2_000, acl: false, contents: false };
     let mount = connect(&set, gateway.address, mount).await;
     let first = async |client: &Client| {
         client.list(&root, Vec::new()).await.expect("it starts").next().await

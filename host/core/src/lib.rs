@@ -6,6 +6,7 @@
 //! - [`attr`], [`handle`], [`entry`]: the vocabulary: attributes, handles, entries.
 //! - [`chunk`]: a packed run of a listing; one layout on the wire, in the cache and in the mount.
 //! - [`cache`]: the dentry cache with its single-flight fills and its fence against late fills.
+//! - [`contents`]: contents of small files that came along with their attributes.
 //! - [`position`]: how far a listing has come, and what is listed before the brick's own order.
 //! - [`scan`]: a listing on its way from a brick, shared by all who list the same directory.
 //! - [`eviction`]: what an eviction policy sees and answers, and the native policies.
@@ -23,6 +24,7 @@ pub mod ab;
 pub mod attr;
 pub mod cache;
 pub mod chunk;
+pub mod contents;
 pub mod entry;
 pub mod eviction;
 pub mod handle;

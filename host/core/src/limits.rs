@@ -58,7 +58,8 @@ pub const REQUESTS_IN_FLIGHT_MAX: u32 = 1024;
 /// Requests a brick works on at once over all connections: one blocking thread each at most.
 pub const BRICK_WORKERS_MAX: usize = 64;
 /// Listings and reads that a brick has under way for one connection; further ones wait. Each
-/// holds at most half a megabyte while its reader does not keep up.
+/// holds at most half a megabyte while its reader does not keep up, a listing with contents three times
+/// as much.
 pub const BRICK_STREAMS_PER_CONNECTION_MAX: usize = 128;
 /// Directories whose place a brick remembers where the kernel cannot open them by handle.
 pub const PLACES_DIRS_MAX: usize = 256 * 1024;
@@ -175,6 +176,35 @@ pub const INLINE_FIXED_BYTES: u64 = 16 * 1024;
 pub const INLINE_BYTES_MAX: u64 = 256 * 1024;
 /// Classes of directories and clients that an inlining policy remembers.
 pub const INLINE_CLASSES_MAX: usize = 4096;
+/// A chunk of a listing ends where the contents of its entries come to so many bytes.
+pub const INLINE_CHUNK_BYTES: usize = 512 * 1024;
+/// Contents that may travel with one chunk.
+pub const INLINE_CHUNK_BYTES_MAX: usize = 1024 * 1024;
+/// Listings with contents that a gateway sends at once, each with those of one chunk in memory; further ones
+/// go without.
+pub const INLINE_SENDS_MAX: usize = 128;
+/// Contents that may travel with one listing.
+pub const INLINE_LISTING_BYTES_MAX: u64 = 32 * 1024 * 1024;
+/// Contents of one directory that a cache of contents takes: one in so many of its bytes.
+pub const INLINE_DIR_SHARE: u64 = 2;
+/// Contents that a gateway keeps, unless told otherwise.
+pub const INLINE_CACHE_BYTES: u64 = 64 * 1024 * 1024;
+/// Contents that a mount keeps, unless told otherwise.
+pub const MOUNT_CONTENT_BYTES: u64 = 64 * 1024 * 1024;
+/// What a content takes in a cache beside its bytes.
+pub const CONTENT_OVERHEAD_BYTES: u64 = 384;
+/// Contents of open files that a mount keeps beyond those in its cache.
+pub const MOUNT_PINNED_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// How old a content may become in a mount.
+pub const MOUNT_CONTENT_AGE_MS_MAX: u64 = 60_000;
+/// Deliveries of files that are remembered, to know whether their content is read.
+pub const INLINE_DELIVERIES_MAX: usize = 64 * 1024;
+/// How often an inlining policy is asked for rules.
+pub const INLINE_RULES_MS: u64 = 1_000;
+/// Directories of which one request tells how many contents were read.
+pub const INLINE_TOLD_DIRS_MAX: usize = 128;
+/// Where a brick only looks now and then for changes, content that changed within this time stays.
+pub const INLINE_SETTLED_MS: u64 = 3_000;
 
 /// Largest policy component that is loaded.
 pub const POLICY_COMPONENT_LEN_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -278,6 +308,11 @@ pub const MOUNT_KEPT_POSITIONS_MAX: usize = 4 * 1024 * 1024;
 const _: () = assert!(CHUNK_LEN_BYTES_MAX <= u16::MAX as usize);
 const _: () = assert!(CHUNK_LEN_BYTES_MAX < FRAME_LEN_BYTES_MAX);
 const _: () = assert!(READ_FRAME_LEN_BYTES < FRAME_LEN_BYTES_MAX);
+// A content fits a frame, and those up to where a chunk ends, and one more, fit a chunk.
+const _: () = assert!(INLINE_BYTES_MAX as usize + 5 <= FRAME_LEN_BYTES_MAX);
+const _: () = assert!(INLINE_CHUNK_BYTES + INLINE_BYTES_MAX as usize <= INLINE_CHUNK_BYTES_MAX);
+const _: () = assert!(INLINE_BYTES_MAX <= u32::MAX as u64);
+const _: () = assert!(INLINE_TOLD_DIRS_MAX * (HANDLE_LEN_MAX + 16) < REQUEST_LEN_BYTES_MAX);
 const _: () = assert!(XATTR_LEN_BYTES_MAX <= WRITE_LEN_BYTES_MAX as usize);
 const _: () = assert!(
     CALLER_GROUPS_MAX * 4 + LINK_TARGET_LEN_MAX + 2 * NAME_LEN_MAX < REQUEST_LEN_BYTES_MAX - 512

@@ -29,6 +29,7 @@ use tokio::runtime;
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
+use crate::inlining::Taker;
 use crate::scans::Joined;
 use crate::volume::Volume;
 
@@ -47,6 +48,8 @@ pub(crate) struct Ahead {
     runtime: runtime::Handle,
     /// Its place among the clients of the driver.
     client: OnceLock<PrefetchClient>,
+    /// Which contents the client takes.
+    taker: Mutex<Option<Taker>>,
     state: Mutex<State>,
 }
 
@@ -171,6 +174,7 @@ impl Ahead {
             volume: Arc::downgrade(volume),
             runtime: runtime::Handle::current(),
             client: OnceLock::new(),
+            taker: Mutex::default(),
             state: Mutex::new(state),
         });
         let host: Arc<dyn PrefetchHost> = ahead.clone();
@@ -180,7 +184,14 @@ impl Ahead {
     }
 
     /// The client lists a directory from its start; `is_cached` where the cache knows all of it.
-    pub(crate) fn enter(self: &Arc<Self>, dir: Handle, is_cached: bool) -> Entered<'_> {
+    /// What is listed ahead of it brings the contents along that it would take.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        dir: Handle,
+        is_cached: bool,
+        taker: Option<Taker>,
+    ) -> Entered<'_> {
+        *self.taker.lock() = taker;
         // Whether a scan of it is under way, the scans know.
         self.then_take(|prefetcher| _ = prefetcher.entered(&dir, is_cached));
         Entered { ahead: self, dir }
@@ -272,7 +283,8 @@ impl Ahead {
         let tell = |chunk: &Chunk| {
             self.then_take(|prefetcher| Some(prefetcher.told_ahead(dir, chunk))).unwrap_or(true)
         };
-        let mut reader = match volume.join_scan_ahead(*dir) {
+        let along = volume.inlining.along(dir, *self.taker.lock());
+        let mut reader = match volume.join_scan_ahead(*dir, along.and_then(|along| along.wanted)) {
             Joined::Cached(chunks) => {
                 // Its subdirectories may be another matter.
                 chunks.iter().for_each(|listed| _ = tell(&listed.chunk));

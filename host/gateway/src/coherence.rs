@@ -38,9 +38,15 @@ impl Volume {
         if changes.contains(&Change::All) {
             self.forget_all().await;
         } else {
-            self.cache.forget(changes);
+            self.forget(changes);
         }
         self.tell(None, changes).await;
+    }
+
+    /// The cache, and the contents beside it, forget what is no longer true.
+    pub(crate) fn forget(&self, changes: &[Change]) {
+        self.inlining.contents.forget(changes);
+        self.cache.forget(changes);
     }
 
     /// Tells every client that watches but `origin`, and waits until they have forgotten it.
@@ -86,6 +92,7 @@ impl Volume {
     /// side knows any of it any more. The cache keeps what other bricks told; clients forget that too,
     /// and are answered from the cache when they ask again.
     pub(crate) async fn session_lost(self: &Arc<Self>, brick: usize) -> bool {
+        self.inlining.contents.forget_all();
         if self.bricks.are_several() {
             self.forgetting(move |cache| cache.forget_member(brick as u8)).await;
         } else {
@@ -99,6 +106,7 @@ impl Volume {
     }
 
     async fn forget_all(self: &Arc<Self>) {
+        self.inlining.contents.forget_all();
         self.forgetting(|cache| cache.invalidate_all()).await;
     }
 

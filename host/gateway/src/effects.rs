@@ -57,6 +57,7 @@ impl Session {
                 let may_learn = !repeated && volume.may_cache();
                 let learnt =
                     if may_learn { learnt(&asked.mutation, &result, &dirs) } else { Vec::new() };
+                volume.inlining.contents.forget(&changes);
                 volume.cache.learn(volume.now_ms(), stamp, &changes, &learnt);
                 let mut kept = self.keep_open(&asked, &mut result, &session, repeated, place).await;
                 if kept.is_ok() {
@@ -73,7 +74,7 @@ impl Session {
             Outcome::Failed(failure) => Err(failure),
             Outcome::Unknown(failure, late) => {
                 let changes = possible_changes(&asked.mutation, &asked.files);
-                volume.cache.forget(&changes);
+                volume.forget(&changes);
                 volume.tell(self.id(), &changes).await;
                 if let Some(late) = late {
                     tokio::spawn(volume.clone().take_late(*late));
@@ -186,7 +187,7 @@ impl Volume {
     ) {
         match stream.receive().await {
             Ok(ReplyFrame::Reply(Reply::Mutated { result, changes, .. })) => {
-                self.cache.forget(&changes);
+                self.forget(&changes);
                 self.tell(None, &changes).await;
                 if let Mutated::Created { file, .. } = result {
                     release_at_brick(&brick, epoch, &[file]).await;

@@ -51,6 +51,9 @@ pub enum GatewayError {
     /// The prefetch policy does not load.
     #[error("the prefetch policy: {0}")]
     Prefetch(PolicyError),
+    /// The inlining policy does not load.
+    #[error("the inlining policy: {0}")]
+    Inlining(PolicyError),
     /// The endpoint for clients or the one towards the brick cannot be set up.
     #[error(transparent)]
     Transport(#[from] TransportError),

@@ -76,7 +76,7 @@ impl Session {
             let request = Request::Mutate { op, caller: caller.clone(), mutation };
             match brick.call_on(&session, &request, brick.deadline()).await {
                 Ok(Reply::Mutated { result, changes: made, .. }) => {
-                    volume.cache.forget(&made);
+                    volume.forget(&made);
                     changes.extend(made);
                     return Ok(result);
                 }

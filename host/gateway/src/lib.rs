@@ -2,7 +2,7 @@
 //!
 //! One request's way: [`service`] counts it and finds its verb; [`volume`] asks the cache; a miss
 //! becomes a fill ([`fills`]), a listing a shared scan ([`scans`], as one client gets it:
-//! [`listing`]); [`ahead`] begins scans before a client asks. A mutation is passed through by [`mutate`] and taken in by [`effects`]. A
+//! [`listing`]); [`inlining`] has contents travel along; [`ahead`] begins scans before a client asks. A mutation is passed through by [`mutate`] and taken in by [`effects`]. A
 //! [`session`] is one client's connection; its open files ([`session_files`], each an [`open_file`])
 //! are read by [`reads`], locked by [`locks`] ([`held_locks`], [`lockers`]), and asked for the rest
 //! by [`file_calls`]; [`clients`] has all of them. [`brick_link`] is the way to the brick,
@@ -35,6 +35,7 @@ mod file_calls;
 mod fills;
 mod found;
 mod held_locks;
+mod inlining;
 mod kept_answers;
 mod leases;
 mod listing;
@@ -72,16 +73,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_core::cache::CacheConfig;
+use portcullis_core::contents::ContentCache;
 use portcullis_core::eviction::PolicyLimits;
-use portcullis_core::limits::{BRICKS_MAX, CACHE_BYTES_MIN, CACHE_ENTRIES_MIN};
-use portcullis_policy::{EvictionDriver, PolicyControl, PolicySetup, PrefetchControl};
+use portcullis_core::inlining::Ledger;
+use portcullis_core::limits::{BRICKS_MAX, CACHE_BYTES_MIN, CACHE_ENTRIES_MIN, INLINE_CACHE_BYTES};
+use portcullis_policy::{
+    EvictionDriver, InliningControl, PolicyControl, PolicySetup, PrefetchControl,
+};
 use portcullis_transport::{Identity, Server};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-pub use portcullis_policy::{Compiler, PolicyChoice, PrefetchPolicyChoice};
+pub use portcullis_policy::{Compiler, InliningPolicyChoice, PolicyChoice, PrefetchPolicyChoice};
 
 pub use crate::error::GatewayError;
 
@@ -90,6 +95,7 @@ use crate::brick_link::BrickLink;
 use crate::bricks::Bricks;
 use crate::clock::Clock;
 use crate::compare::{Comparisons, Incumbent, KeptSplit};
+use crate::inlining::Inlining;
 use crate::policies::Policies;
 use crate::service::GatewayService;
 use crate::stats::Observer;
@@ -125,6 +131,10 @@ pub struct GatewayConfig {
     pub state: Option<PathBuf>,
     /// What is listed at the brick before a client asks for it.
     pub prefetch: PrefetchPolicyChoice,
+    /// Which contents of small files travel along with listings.
+    pub inlining: InliningPolicyChoice,
+    /// Bytes of such contents that are kept, beside the cache.
+    pub inline_bytes: u64,
     /// Where health and metrics are served over HTTP; nowhere if `None`.
     pub admin: Option<SocketAddr>,
     /// How long a brick may take for an answer, or for the next part of one.
@@ -145,6 +155,8 @@ impl GatewayConfig {
             compiler: Compiler::default(),
             state: None,
             prefetch: PrefetchPolicyChoice::default(),
+            inlining: InliningPolicyChoice::default(),
+            inline_bytes: INLINE_CACHE_BYTES,
             admin: None,
             brick_timeout_ms: BRICK_TIMEOUT_MS_DEFAULT,
         }
@@ -205,6 +217,16 @@ impl Gateway {
         let prefetch =
             PrefetchControl::start(config.prefetch, ahead_limits, config.compiler.clone())
                 .map_err(GatewayError::Prefetch)?;
+        let ledger = Arc::new(Ledger::new(random()));
+        let content_limits = PolicyLimits { capacity_bytes: config.inline_bytes, ..limits };
+        let inlining = InliningControl::start(
+            config.inlining,
+            content_limits,
+            config.compiler.clone(),
+            ledger.clone(),
+        );
+        let inlining = Arc::new(inlining.map_err(GatewayError::Inlining)?);
+        let contents = ContentCache::new(config.inline_bytes, max_age_ms);
         let server = Server::bind(config.listen, identity)?;
         let address = server.local_addr().map_err(GatewayError::LocalAddress)?;
         let admin = config.admin.map(bind_admin).transpose()?;
@@ -222,11 +244,12 @@ impl Gateway {
         let control = Arc::new(PolicyControl::start(cache.clone(), setup)?);
         let driver = control.driver().clone();
         let ahead = AheadShared::new(prefetch.driver().clone(), random());
-        let volume = Arc::new(Volume::new(cache, bricks, ahead, capacity_bytes, clock));
+        let beside = (ahead, Inlining::new(contents, inlining.clone(), ledger));
+        let volume = Arc::new(Volume::new(cache, bricks, beside, capacity_bytes, clock));
         let observer = Arc::new(Observer::new(volume.clone(), driver.clone()));
         let comparisons = Comparisons::new(volume.clone(), Incumbent::new(control.clone()), kept);
         comparisons.resume();
-        let policies = Policies::new(control, Arc::new(prefetch));
+        let policies = Policies::new(control, Arc::new(prefetch), inlining);
         Ok(Self { server, address, admin, volume, observer, driver, policies, comparisons })
     }
 
@@ -283,6 +306,7 @@ impl Gateway {
             comparisons.close();
             driver.stop();
             volume.ahead.driver().stop();
+            volume.inlining.control.stop();
         };
         let _ = tokio::task::spawn_blocking(stop_policies).await;
     }

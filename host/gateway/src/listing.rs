@@ -22,10 +22,12 @@ use portcullis_core::scan::Step;
 use portcullis_core::watch::{Reading, Watched};
 use portcullis_core::{Attr, Chunk, ChunkBuilder, EntryRef, Handle, Status};
 use portcullis_transport::ReplySink;
+use portcullis_transport::serve::PeerGone;
 use portcullis_wire::message::Failure;
 use portcullis_wire::{Reply, Request};
 
 use crate::ahead::Ahead;
+use crate::inlining::{Along, Taker};
 use crate::merged::{Merged, Piece};
 use crate::outflow::{Interrupt, send};
 use crate::scans::{Joined, Reader};
@@ -51,13 +53,13 @@ enum Next {
 
 impl Volume {
     /// Sends the entries of `dir` after a position; answers whether that is all of them. `ahead` is
-    /// told of it.
+    /// told of it. To a `taker` contents of small files go along as its class has it.
     pub(crate) async fn list(
         self: &Arc<Self>,
         watched: Option<&Watched>,
         dir: Handle,
         after: Vec<u64>,
-        ahead: &Arc<Ahead>,
+        (ahead, taker): (&Arc<Ahead>, Option<Taker>),
         reply: &mut ReplySink,
     ) -> Result<bool, Interrupt> {
         if after.len() > POSITION_COOKIES_MAX {
@@ -68,10 +70,13 @@ impl Volume {
         if let Some(watched) = watched {
             watched.watch_names(&dir);
         }
+        // Only who watches the files may keep contents.
+        let taker = taker.filter(|_| watched.is_some());
+        let mut along = self.inlining.along(&dir, taker);
         let mut reading = self.watching.grantor().read();
         let mut position = after;
         let mut source = if is_start(&position) && self.may_cache() {
-            Some(match self.join_scan(dir) {
+            Some(match self.join_scan(dir, along.as_ref().and_then(|along| along.wanted)) {
                 Joined::Cached(chunks) => Source::Cached(chunks.into_iter()),
                 Joined::Scan(reader) => Source::Scan(reader),
             })
@@ -79,7 +84,7 @@ impl Volume {
             None
         };
         let is_cached = matches!(source, Some(Source::Cached(_)));
-        let entered = source.is_some().then(|| ahead.enter(dir, is_cached));
+        let entered = source.is_some().then(|| ahead.enter(dir, is_cached, taker));
         loop {
             let from = match &mut source {
                 Some(from) => from,
@@ -89,7 +94,10 @@ impl Volume {
                 }
             };
             let next = from.next().await.inspect_err(|failure| {
-                self.note(&Request::List { dir, after: Vec::new(), acl: false }, failure);
+                self.note(
+                    &Request::List { dir, after: Vec::new(), acl: false, contents: None },
+                    failure,
+                );
             });
             match next? {
                 Next::Chunk(chunk, missing) => {
@@ -104,15 +112,38 @@ impl Volume {
                         Some(watched) => self.watch_entries(watched, reading, chunk).await,
                         None => chunk,
                     };
-                    send(reply.chunk(&chunk), || {
-                        source.take().into_iter().for_each(Source::let_go)
-                    })
-                    .await?;
+                    let let_go = || source.take().into_iter().for_each(Source::let_go);
+                    match along.as_mut().filter(|_| self.may_cache()) {
+                        Some(along) => {
+                            send(self.send_along(along, &chunk, reply), let_go).await?;
+                        }
+                        None => send(reply.chunk(&chunk), let_go).await?,
+                    }
                 }
                 Next::End { complete } => return Ok(complete),
                 Next::Elsewhere => source = None,
             }
         }
+    }
+
+    /// Sends a chunk, in parts where contents go along.
+    async fn send_along(
+        &self,
+        along: &mut Along,
+        chunk: &Chunk,
+        reply: &mut ReplySink,
+    ) -> Result<(), PeerGone> {
+        let Some(_turn) = self.inlining.turn() else { return reply.chunk(chunk).await };
+        let mut at = 0;
+        while at < chunk.count() {
+            for part in self.inlining.next_part(self.now_ms(), along, chunk, &mut at) {
+                for run in &part.contents {
+                    reply.contents(run).await?;
+                }
+                reply.chunk(&part.chunk).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Registers watches on the entries of a chunk. Attributes of those that changed since `reading`
@@ -191,7 +222,7 @@ impl Volume {
         {
             return Source::Cached(rest.into_iter());
         }
-        let merged = Merged::new(self, dir, of_bricks(position));
+        let merged = Merged::new(self, dir, of_bricks(position), None);
         Source::Bricks(Box::new(merged), Delivered::of(position))
     }
 }

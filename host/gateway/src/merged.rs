@@ -13,11 +13,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
+use portcullis_core::contents::{Arriving, ContentError, ContentTicket};
 use portcullis_core::{Chunk, ChunkBuilder, Entry, EntryRef, Handle, Status};
 use portcullis_wire::message::{Failure, Verb};
 use portcullis_wire::{Reply, ReplyFrame, Request};
 use tokio::task::JoinSet;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use crate::brick_call::{BrickStream, Fault};
 use crate::brick_link::BrickLink;
@@ -58,6 +59,9 @@ struct Part {
     cookie: u64,
     stream: Option<BrickStream>,
     is_alone: bool,
+    /// The right to keep contents, where some are asked for, and those that came for the next chunk.
+    contents: Option<Arc<ContentTicket>>,
+    arriving: Arriving,
 }
 
 enum Received {
@@ -66,8 +70,14 @@ enum Received {
 }
 
 impl Merged {
-    /// Begins to list `dir` behind a position.
-    pub(crate) fn new(volume: &Arc<Volume>, dir: Handle, position: &[u64]) -> Self {
+    /// Begins to list `dir` behind a position. With `contents`, those of small files are asked for too, and
+    /// kept before their chunk passes.
+    pub(crate) fn new(
+        volume: &Arc<Volume>,
+        dir: Handle,
+        position: &[u64],
+        contents: Option<&Arc<ContentTicket>>,
+    ) -> Self {
         let bricks = volume.bricks.holding(&dir);
         let asked = bricks.len();
         let parts = bricks.into_iter().map(|brick| {
@@ -78,6 +88,8 @@ impl Merged {
                 cookie: position.get(brick.number).copied().unwrap_or(0),
                 stream: None,
                 is_alone: asked == 1,
+                contents: contents.cloned(),
+                arriving: Arriving::default(),
             };
             Some(part.turn())
         });
@@ -166,12 +178,19 @@ impl Part {
                         dir: self.dir,
                         after,
                         acl: self.volume.wants_acl.load(Ordering::Relaxed),
+                        contents: self.contents.as_ref().map(|ticket| ticket.size_bytes_max()),
                     };
+                    self.arriving = Arriving::default();
                     none.insert(self.brick.list(&request).await?)
                 }
             };
             match stream.next().await {
+                Ok(ReplyFrame::Contents(run)) => {
+                    let pushed = self.arriving.push(run);
+                    pushed.map_err(|error| self.malformed(&error))?;
+                }
                 Ok(ReplyFrame::Chunk(chunk)) => {
+                    self.keep_contents(&chunk)?;
                     self.cookie = chunk.cookie(chunk.count() - 1);
                     return Ok(Received::Chunks(self.completed(chunk).await));
                 }
@@ -191,6 +210,26 @@ impl Part {
                 }
             }
         }
+    }
+
+    /// Keeps the contents that came for a chunk.
+    fn keep_contents(&mut self, chunk: &Chunk) -> Result<(), Failure> {
+        let came = self.arriving.take(chunk).map_err(|error| self.malformed(&error))?;
+        let Some(ticket) = &self.contents else { return Ok(()) };
+        for (index, bytes) in came {
+            let EntryRef { handle, attr, .. } = chunk.entry(index);
+            if let Some(attr) = attr {
+                let contents = &self.volume.inlining.contents;
+                contents.fill(self.volume.now_ms(), ticket, (&handle, &attr), &bytes);
+            }
+        }
+        Ok(())
+    }
+
+    fn malformed(&self, error: &ContentError) -> Failure {
+        let address = &self.brick.address;
+        warn!(brick = %address, %error, "a brick sends contents that belong to no entry");
+        self.brick.nonsense(Verb::List)
     }
 
     /// The chunk with the attributes of what lies on other bricks. Those that cannot be had stay out.

@@ -222,6 +222,63 @@ const METRICS: &[Metric] = &[
         },
     ),
     gauge(
+        "portcullis_inlining_policy_info",
+        "Always 1; its labels tell the active inlining policy.",
+        |stats, out| {
+            let (name, kind) = (&stats.inlining.name, &stats.inlining.kind);
+            out.labelled(
+                &[("name", name), ("kind", kind), ("digest", &stats.inlining.digest)],
+                1.0,
+            );
+        },
+    ),
+    gauge(
+        "portcullis_inlining_fallback",
+        "1 where the native policy stands in for an inlining component that failed.",
+        |stats, out| out.flag(!stats.inlining.fallback_reason.is_empty()),
+    ),
+    counter(
+        "portcullis_inlining_files_total",
+        "Files delivered to clients that take contents along: all, read, sent with their content, and \
+         of those read.",
+        |stats, out| {
+            out.labelled(&[("what", "delivered")], stats.inlining.delivered as f64);
+            out.labelled(&[("what", "read")], stats.inlining.read as f64);
+            out.labelled(&[("what", "inlined")], stats.inlining.inlined as f64);
+            out.labelled(&[("what", "inlined_read")], stats.inlining.inlined_read as f64);
+        },
+    ),
+    counter(
+        "portcullis_inlining_bytes_total",
+        "Bytes of content that travelled along with listings.",
+        |stats, out| out.value(stats.inlining.inlined_bytes as f64),
+    ),
+    gauge(
+        "portcullis_inlining_kept_bytes",
+        "Bytes of contents kept to travel along.",
+        |stats, out| out.value(stats.inlining.used_bytes as f64),
+    ),
+    counter(
+        "portcullis_inlining_contents_total",
+        "Contents by what became of them: kept, late (older than an invalidation), evicted, no longer true.",
+        |stats, out| {
+            out.labelled(&[("outcome", "kept")], stats.inlining.filled as f64);
+            out.labelled(&[("outcome", "late")], stats.inlining.late as f64);
+            out.labelled(&[("outcome", "evicted")], stats.inlining.evicted as f64);
+            out.labelled(&[("outcome", "invalidated")], stats.inlining.invalidated as f64);
+        },
+    ),
+    counter(
+        "portcullis_inlining_calls_total",
+        "Times that inlining policies were asked for rules.",
+        |stats, out| out.value(stats.inlining.calls as f64),
+    ),
+    counter(
+        "portcullis_inlining_cpu_seconds_total",
+        "CPU time spent in inlining policies.",
+        |stats, out| out.value(stats.inlining.cpu_ms as f64 / 1e3),
+    ),
+    gauge(
         "portcullis_watch_sessions",
         "Clients that cache and are told of changes.",
         |stats, out| out.value(stats.watch.sessions as f64),

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use portcullis_core::Status;
 use portcullis_policy::{
-    EvictionStatus, LoadOptions, PolicyChoice, PolicyControl, PolicyError, PolicyIdentity,
-    PrefetchControl, PrefetchPolicyChoice, PrefetchStanding,
+    EvictionStatus, InliningControl, InliningPolicyChoice, InliningStanding, LoadOptions,
+    PolicyChoice, PolicyControl, PolicyError, PolicyIdentity, PrefetchControl,
+    PrefetchPolicyChoice, PrefetchStanding,
 };
 use portcullis_transport::{Body, Role};
 use portcullis_wire::Reply;
@@ -24,13 +25,18 @@ const NAME_CHARS_MAX: usize = 200;
 pub(crate) struct Policies {
     eviction: Arc<PolicyControl>,
     prefetch: Arc<PrefetchControl>,
+    inlining: Arc<InliningControl>,
     /// Held while a component is on its way or tried.
     arriving: Mutex<()>,
 }
 
 impl Policies {
-    pub(crate) fn new(eviction: Arc<PolicyControl>, prefetch: Arc<PrefetchControl>) -> Self {
-        Self { eviction, prefetch, arriving: Mutex::new(()) }
+    pub(crate) fn new(
+        eviction: Arc<PolicyControl>,
+        prefetch: Arc<PrefetchControl>,
+        inlining: Arc<InliningControl>,
+    ) -> Self {
+        Self { eviction, prefetch, inlining, arriving: Mutex::new(()) }
     }
 
     /// Answers a [`Request::Policy`](portcullis_wire::Request::Policy).
@@ -49,18 +55,13 @@ impl Policies {
             // Of every kind, whichever was named, and whatever comes of the other.
             let eviction = run(&self.eviction, PolicyControl::panic).await;
             let prefetch = run(&self.prefetch, PrefetchControl::panic).await;
-            eviction.and(prefetch)?;
+            let inlining = run(&self.inlining, InliningControl::panic).await;
+            eviction.and(prefetch).and(inlining)?;
         }
         let status = match kind {
             PolicyKind::Eviction => self.eviction(command, body).await?,
             PolicyKind::Prefetch => self.prefetch(command, body).await?,
-            PolicyKind::Inlining if matches!(command, PolicyCommand::Panic) => {
-                PolicyStatus { kind, ..PolicyStatus::default() }
-            }
-            PolicyKind::Inlining => {
-                let detail = format!("{} policies cannot be changed yet", kind.name());
-                return Err(Failure::new(Status::NotSupported, detail));
-            }
+            PolicyKind::Inlining => self.inlining(command, body).await?,
         };
         Ok(Reply::Policy(Box::new(status)))
     }
@@ -107,6 +108,28 @@ impl Policies {
             }
         };
         Ok(PolicyStatus { loaded: loaded.map(name_of), ..standing_of(control.standing()) })
+    }
+
+    async fn inlining(&self, command: PolicyCommand, body: Body) -> Result<PolicyStatus, Failure> {
+        let control = &self.inlining;
+        let loaded = match command {
+            PolicyCommand::Status | PolicyCommand::Panic => None,
+            PolicyCommand::Rollback => {
+                run(control, InliningControl::rollback).await?;
+                None
+            }
+            PolicyCommand::Load { source, force } => {
+                let _arriving = self.arrive()?;
+                let (choice, options) = inlining_choice(source, force, body).await?;
+                Some(run(control, move |control| control.load(choice, options)).await?)
+            }
+            PolicyCommand::Swap { source, force } => {
+                let _arriving = self.arrive()?;
+                let (choice, options) = inlining_choice(source, force, body).await?;
+                Some(run(control, move |control| control.swap(choice, options)).await?)
+            }
+        };
+        Ok(PolicyStatus { loaded: loaded.map(name_of), ..inlining_of(control.standing()) })
     }
 
     fn arrive(&self) -> Result<tokio::sync::MutexGuard<'_, ()>, Failure> {
@@ -172,6 +195,24 @@ async fn prefetch_choice(
     Ok((choice, options))
 }
 
+/// As [`choice`], for an inlining policy. There is none inside this binary, but native ones.
+async fn inlining_choice(
+    source: PolicySource,
+    force: bool,
+    body: Body,
+) -> Result<(InliningPolicyChoice, LoadOptions), Failure> {
+    let refused = |detail: String| Failure::new(Status::InvalidArgument, detail);
+    let (choice, options) = choice(source, force, body).await?;
+    let choice = match choice {
+        PolicyChoice::Bytes { name, bytes, config } => {
+            InliningPolicyChoice::Bytes { name, bytes, config }
+        }
+        PolicyChoice::Named(name) => InliningPolicyChoice::Native(name.parse().map_err(refused)?),
+        _ => InliningPolicyChoice::default(),
+    };
+    Ok((choice, options))
+}
+
 /// A name that somebody sent, fit for a line of a log.
 fn shown(name: &str) -> String {
     let plain = |c: char| if c.is_control() { ' ' } else { c };
@@ -203,6 +244,26 @@ fn standing_of(standing: PrefetchStanding) -> PolicyStatus {
             digest: status.digest,
             config_digest: status.config_digest,
         },
+        active_ms: status.active_ms,
+        calls: status.active_calls,
+        fallback_reason: status.fallback_reason,
+        panic: is_panic,
+        previous: previous.map(|identity| PreviousPolicy { policy: name_of(identity), warm_ms: 0 }),
+        swaps,
+        faults: status.faults,
+        // One that failed is not tried again until it is swapped in.
+        strikes: 0,
+        quarantined: Vec::new(),
+        last_refusal,
+        loaded: None,
+    }
+}
+
+fn inlining_of(standing: InliningStanding) -> PolicyStatus {
+    let InliningStanding { status, is_panic, previous, swaps, last_refusal } = standing;
+    PolicyStatus {
+        kind: PolicyKind::Inlining,
+        active: name_of(status.identity),
         active_ms: status.active_ms,
         calls: status.active_calls,
         fallback_reason: status.fallback_reason,

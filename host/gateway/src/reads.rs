@@ -81,7 +81,12 @@ pub(crate) async fn read(
                 Ok(ReplyFrame::Failure(failure)) | Err(Fault::Failed(failure)) => {
                     return Err(failure.into());
                 }
-                Ok(ReplyFrame::Reply(_) | ReplyFrame::Chunk(_) | ReplyFrame::Data(_)) => {
+                Ok(
+                    ReplyFrame::Reply(_)
+                    | ReplyFrame::Chunk(_)
+                    | ReplyFrame::Contents(_)
+                    | ReplyFrame::Data(_),
+                ) => {
                     return Err(link.nonsense(Verb::Read).into());
                 }
                 Err(Fault::Lost) => {

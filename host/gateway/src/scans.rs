@@ -81,16 +81,22 @@ impl Scans {
 
 impl Volume {
     /// The listing of `dir` from its start: cached, or joined on its way, or begun.
-    pub(crate) fn join_scan(self: &Arc<Self>, dir: Handle) -> Joined {
-        self.join_scan_for(dir, false)
+    /// `contents` of files of at most so many bytes are to be kept then.
+    pub(crate) fn join_scan(self: &Arc<Self>, dir: Handle, contents: Option<u32>) -> Joined {
+        self.join_scan_for(dir, contents, false)
     }
 
     /// As [`Volume::join_scan`], where nobody has asked for it; who calls this has a turn already.
-    pub(crate) fn join_scan_ahead(self: &Arc<Self>, dir: Handle) -> Joined {
-        self.join_scan_for(dir, true)
+    pub(crate) fn join_scan_ahead(self: &Arc<Self>, dir: Handle, contents: Option<u32>) -> Joined {
+        self.join_scan_for(dir, contents, true)
     }
 
-    fn join_scan_for(self: &Arc<Self>, dir: Handle, is_ahead: bool) -> Joined {
+    fn join_scan_for(
+        self: &Arc<Self>,
+        dir: Handle,
+        contents: Option<u32>,
+        is_ahead: bool,
+    ) -> Joined {
         let mut under_way = self.scans.under_way.lock();
         if let Some(scan) = under_way.get(&dir)
             && scan.stamp.lock().is_none_or(|stamp| self.cache.may_join(stamp))
@@ -98,7 +104,10 @@ impl Volume {
             return Joined::Scan(Reader::new(scan.clone()));
         }
         // Looked at under the lock: a scan that has just ended filled the cache before it left.
-        if let Some(chunks) = self.cache.list(self.now_ms(), &dir, &[]) {
+        let covers = |size| self.inlining.contents.covers(self.now_ms(), &dir, size);
+        if contents.is_none_or(covers)
+            && let Some(chunks) = self.cache.list(self.now_ms(), &dir, &[])
+        {
             return Joined::Cached(chunks);
         }
         let scan = Arc::new(SharedScan {
@@ -112,7 +121,7 @@ impl Volume {
         let reader = Reader::new(scan.clone());
         under_way.insert(dir, scan.clone());
         let volume = self.clone();
-        let producer = Producer { volume, dir, is_ahead, scan, ticket: None, end: None };
+        let producer = Producer { volume, dir, contents, is_ahead, scan, ticket: None, end: None };
         tokio::spawn(producer.run());
         Joined::Scan(reader)
     }
@@ -197,6 +206,8 @@ impl SharedScan {
 struct Producer {
     volume: Arc<Volume>,
     dir: Handle,
+    /// Contents of files of at most so many bytes are to be kept.
+    contents: Option<u32>,
     /// Nobody had asked for it when it began.
     is_ahead: bool,
     scan: Arc<SharedScan>,
@@ -227,7 +238,8 @@ impl Producer {
             let late = |_| volume.bricks.of(&self.dir).late(Verb::List);
             turn = Some(next.await.map_err(late)?);
         }
-        let request = Request::List { dir: self.dir, after: Vec::new(), acl: false };
+        let request =
+            Request::List { dir: self.dir, after: Vec::new(), acl: false, contents: None };
         let ticket = if self.is_ahead {
             volume.cache.begin_listing_ahead(&self.dir)
         } else {
@@ -235,7 +247,13 @@ impl Producer {
         };
         *self.scan.stamp.lock() = Some(ticket.stamp());
         self.ticket = Some(ticket);
-        let result = self.pass_on(Merged::new(&volume, self.dir, &[])).await;
+        let kept = &volume.inlining.contents;
+        let contents = self.contents.map(|size| Arc::new(kept.ask(&self.dir, size)));
+        contents.iter().for_each(|ticket| kept.begin(volume.now_ms(), ticket));
+        let result = self.pass_on(Merged::new(&volume, self.dir, &[], contents.as_ref())).await;
+        if result.is_err() {
+            contents.iter().for_each(|ticket| kept.abandon(ticket));
+        }
         if let Err(failure) = &result {
             volume.note(&request, failure);
         }

@@ -10,6 +10,7 @@ use portcullis_wire::message::{Failure, TraceNames};
 use portcullis_wire::{Reply, Request};
 
 use crate::compare::Comparisons;
+use crate::inlining::Taker;
 use crate::outflow::Interrupt;
 use crate::policies::Policies;
 use crate::reads;
@@ -60,11 +61,12 @@ impl Service for GatewayService {
             Request::Getattr { handle } => self.volume.getattr(watched, handle).await,
             Request::Readlink { handle } => self.volume.readlink(handle).await,
             // The others have large futures, which would make each request's task as large.
-            Request::List { dir, after, acl } => {
+            Request::List { dir, after, acl, contents } => {
                 if acl {
                     self.volume.wants_acl.store(true, Ordering::Relaxed);
                 }
-                return Box::pin(self.list(session, dir, after, reply)).await;
+                let taker = contents.and_then(|size| session.taker(size));
+                return Box::pin(self.list(session, dir, after, taker, reply)).await;
             }
             Request::Read { file, offset_bytes, len_bytes } => {
                 return Box::pin(self.read(session, file, offset_bytes, len_bytes, reply)).await;
@@ -109,6 +111,10 @@ impl GatewayService {
                 session.lseek(file, offset_bytes, hole).await
             }
             Request::Getlk { file, lock } => session.getlk(file, lock).await,
+            Request::ReadInPlace { dirs } => {
+                let client = session.client().unwrap_or_default();
+                self.volume.inlining.read_in_place(client, &dirs)
+            }
             Request::Statfs { handle } => self.volume.statfs(handle).await,
             Request::Stats => {
                 for_admins(session, "stats are")?;
@@ -162,9 +168,10 @@ impl GatewayService {
         session: &Session,
         dir: portcullis_core::Handle,
         after: Vec<u64>,
+        taker: Option<Taker>,
         mut reply: ReplySink,
     ) -> Result<(), PeerGone> {
-        let (watched, ahead) = (session.watched(), &session.ahead);
+        let (watched, ahead) = (session.watched(), (&session.ahead, taker));
         let listed = self.volume.list(watched, dir, after, ahead, &mut reply).await;
         self.end(listed, reply).await
     }

@@ -17,6 +17,7 @@ use portcullis_wire::message::Failure;
 
 use crate::ahead::Ahead;
 use crate::clients::close_later;
+use crate::inlining::Taker;
 use crate::session_files::Files;
 use crate::volume::Volume;
 
@@ -93,6 +94,13 @@ impl Session {
     /// Names its session, where it has one.
     pub(crate) fn id(&self) -> Option<SessionId> {
         self.watching.get().map(|session| session.id)
+    }
+
+    /// The client as one that takes contents of so many bytes along with listings, where that is decided
+    /// for it.
+    pub(crate) fn taker(&self, size_bytes_max: u32) -> Option<Taker> {
+        let client = self.client().filter(|_| self.volume.inlining.is_on())?;
+        Some(Taker { client, size_bytes_max, line: self.recaller.line() })
     }
 
     /// The root directory, and a session where the client wants to cache.

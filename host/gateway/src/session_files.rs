@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Instant;
 
 use portcullis_core::limits::{OPEN_FILES_MAX, RELEASES_MAX};
 use portcullis_core::{Handle, Status};
@@ -13,6 +14,9 @@ use crate::brick_link::BrickLink;
 use crate::open_file::{AtBrick, OpenFile};
 use crate::session::Session;
 use crate::volume::Volume;
+
+/// open(2): for reading, for writing, or both; 0 is for reading.
+const O_ACCMODE: u32 = 0o3;
 
 /// Open files by id.
 #[derive(Default)]
@@ -57,11 +61,16 @@ impl Session {
         self.watch_attr(&handle);
         let request = Request::Open { handle, flags };
         let link = volume.bricks.of(&handle);
+        let began = Instant::now();
         let opened = link.call_any(&request, link.deadline()).await;
         let (reply, brick) = opened.inspect_err(|failure| volume.note(&request, failure))?;
         let Reply::Opened { file, attr } = reply else {
             return Err(link.nonsense(Verb::Open));
         };
+        if flags & O_ACCMODE == 0 {
+            let (client, took) = (self.client().unwrap_or_default(), began.elapsed());
+            volume.inlining.opened(client, &handle, took.as_micros() as u64);
+        }
         if self.is_gone() || self.is_superseded() {
             // Its client does not learn of it, and asks again where it goes on: nobody would close it.
             release_at_brick(link, brick.epoch, &[file]).await;

@@ -81,6 +81,7 @@ impl Session {
         if may_learn {
             learnt.extend(dirs.iter().map(|&(handle, attr)| Learnt::Attr { handle, attr }));
         }
+        volume.inlining.contents.forget(&changes);
         volume.cache.learn(volume.now_ms(), stamp, &changes, &learnt);
         let mut result = match result {
             Ok(result) => result,

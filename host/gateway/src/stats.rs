@@ -77,6 +77,7 @@ impl Observer {
             },
             eviction: self.eviction(cache.hits_dropped),
             prefetch: self.volume.ahead.stats(),
+            inlining: self.volume.inlining.stats(),
             bricks: self.volume.bricks.all().iter().map(|brick| brick.stats()).collect(),
             watch: self.volume.watch_stats(),
             requests: requests

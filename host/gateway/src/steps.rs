@@ -159,7 +159,7 @@ impl Asks {
     /// Everybody forgets what these asks made untrue, where nobody else sees to that.
     pub(crate) async fn tell_all(&mut self) {
         let changes = std::mem::take(&mut self.changes);
-        self.volume.cache.forget(&changes);
+        self.volume.forget(&changes);
         self.volume.tell(None, &changes).await;
     }
 

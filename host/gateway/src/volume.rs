@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicBool;
 use portcullis_core::cache::DentryCache;
 use portcullis_core::entry::is_valid_name;
 use portcullis_core::limits::NAME_LEN_MAX;
-use portcullis_core::watch::Watched;
+use portcullis_core::watch::{Change, Watched};
 use portcullis_core::{Entry, Handle, Status};
 use portcullis_transport::Watching;
 use portcullis_wire::message::{Failure, Verb};
@@ -27,6 +27,7 @@ use crate::clients::Clients;
 use crate::clock::Clock;
 use crate::coherence::WatchCounters;
 use crate::fills::Seat;
+use crate::inlining::Inlining;
 use crate::kept_answers::KeptAnswers;
 use crate::leases::Leases;
 use crate::lockers::Lockers;
@@ -56,6 +57,7 @@ pub(crate) struct Volume {
     pub(crate) touches: Touches,
     pub(crate) scans: Scans,
     pub(crate) ahead: AheadShared,
+    pub(crate) inlining: Inlining,
     pub(crate) watching: Arc<Watching>,
     pub(crate) counters: WatchCounters,
     pub(crate) clients: Clients,
@@ -74,7 +76,7 @@ impl Volume {
     pub(crate) fn new(
         cache: Arc<Cache>,
         bricks: Bricks,
-        ahead: AheadShared,
+        (ahead, inlining): (AheadShared, Inlining),
         capacity_bytes: u64,
         clock: Clock,
     ) -> Self {
@@ -88,6 +90,7 @@ impl Volume {
             bricks,
             scans: Scans::new(),
             ahead,
+            inlining,
             watching: Watching::start(),
             counters: WatchCounters::default(),
             clients: Clients::default(),
@@ -203,6 +206,7 @@ impl Volume {
         if failure.status == Status::Stale
             && let Some(handle) = subject(request)
         {
+            self.inlining.contents.forget(&[Change::Attr { handle: *handle }]);
             self.cache.invalidate(handle);
         }
     }

@@ -19,6 +19,15 @@ pub(crate) mod prefetch {
     });
 }
 
+/// World `inlining-policy`.
+pub(crate) mod inlining {
+    wasmtime::component::bindgen!({
+        path: "../../wit/0.1.0",
+        world: "inlining-policy",
+        with: { "portcullis:policy/log": crate::bindings::eviction::portcullis::policy::log },
+    });
+}
+
 pub(crate) use eviction::portcullis::policy::log;
 
 /// The version of the interface.

@@ -21,6 +21,8 @@
 //! - [`prefetch_driver`] has the thread of prefetch, where one component serves all clients
 //!   ([`prefetch_clients`]); [`prefetch_policy`] is one that is loaded, [`prefetch_status`] what is seen,
 //!   [`prefetch_control`] what an operator may do;
+//! - [`inlining_driver`] has the thread of inlining, which asks for rules once a second; the rest is named as
+//!   that of prefetch;
 //! - [`ghost`] is a cache of keys alone, for what a policy would have made of live traffic.
 //!
 //! Authors of policies see the same: [`words`] is a component of any kind at work in words, [`inspect`] what
@@ -44,6 +46,11 @@ mod eviction_calls;
 mod evidence;
 mod ghost;
 mod guest;
+mod inlining_control;
+mod inlining_driver;
+mod inlining_instance;
+mod inlining_policy;
+mod inlining_status;
 pub mod inspect;
 mod instance;
 mod kept;
@@ -78,6 +85,9 @@ pub use driver::{DriverOptions, EvictionDriver};
 pub use error::{Fault, PolicyError, Refusal};
 pub use evidence::Batches;
 pub use ghost::{GhostCache, Touch};
+pub use inlining_control::{InliningControl, InliningStanding};
+pub use inlining_policy::InliningPolicyChoice;
+pub use inlining_status::InliningStatus;
 pub use loaded::{CompiledPolicy, LoadedPolicy, PolicyChoice};
 pub use prefetch_clients::PrefetchClient;
 pub use prefetch_control::{PrefetchControl, PrefetchStanding};

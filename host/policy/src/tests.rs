@@ -6,6 +6,7 @@ mod flat;
 mod generations;
 mod guests;
 mod host;
+mod inlining;
 mod misdeeds;
 mod misfits;
 mod misuse;

@@ -224,7 +224,7 @@ impl ReplyStream {
             Err(Broken::Lost(ReadError::ConnectionLost(error))) => return Err(lost(error)),
             Err(Broken::Lost(error)) => return Err(CallError::Lost(error.to_string())),
         };
-        if !matches!(frame, ReplyFrame::Chunk(_)) {
+        if !matches!(frame, ReplyFrame::Chunk(_) | ReplyFrame::Contents(_)) {
             self.frames.take_end().await;
         }
         Ok(frame)
@@ -252,6 +252,7 @@ pub fn misplaced(frame: &ReplyFrame) -> CodecError {
         kind: match frame {
             ReplyFrame::Reply(_) => FrameKind::Reply,
             ReplyFrame::Chunk(_) => FrameKind::Chunk,
+            ReplyFrame::Contents(_) => FrameKind::Contents,
             ReplyFrame::Data(_) => FrameKind::Data,
             ReplyFrame::End { .. } => FrameKind::End,
             ReplyFrame::Failure(_) => FrameKind::Failure,

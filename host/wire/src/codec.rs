@@ -6,6 +6,7 @@
 use bincode::config::{Configuration, Fixint, Limit, LittleEndian};
 use bytes::Bytes;
 use portcullis_core::chunk::{Chunk, ChunkError};
+use portcullis_core::contents::{ContentError, ContentRun};
 use portcullis_core::limits::{FRAME_LEN_BYTES_MAX, REQUEST_LEN_BYTES_MAX};
 use portcullis_core::watch::Tell;
 use serde::{Deserialize, Serialize};
@@ -48,6 +49,9 @@ pub enum CodecError {
     /// The payload is not a chunk.
     #[error(transparent)]
     Chunk(#[from] ChunkError),
+    /// The payload is no contents.
+    #[error(transparent)]
+    Contents(#[from] ContentError),
     /// The stream ended inside a frame or before its last one.
     #[error("the stream ended before its last frame")]
     Truncated,
@@ -64,6 +68,8 @@ pub enum ReplyFrame {
     Reply(Reply),
     /// Entries of a listing.
     Chunk(Chunk),
+    /// Contents of entries of the chunk that follows.
+    Contents(ContentRun),
     /// Bytes of a file.
     Data(Bytes),
     /// A listing or a read is over; said, never inferred. `complete` is false where a listing
@@ -155,6 +161,7 @@ pub fn encode_reply(frame: &ReplyFrame) -> Result<Bytes, CodecError> {
     match frame {
         ReplyFrame::Reply(reply) => encode(FrameKind::Reply, reply),
         ReplyFrame::Chunk(chunk) => Ok(join(FrameKind::Chunk, chunk.bytes())),
+        ReplyFrame::Contents(run) => Ok(join(FrameKind::Contents, run.bytes())),
         ReplyFrame::Data(data) => Ok(join(FrameKind::Data, data)),
         ReplyFrame::End { complete } => encode(FrameKind::End, complete),
         ReplyFrame::Failure(failure) => encode(FrameKind::Failure, failure),
@@ -164,6 +171,11 @@ pub fn encode_reply(frame: &ReplyFrame) -> Result<Bytes, CodecError> {
 /// The header of a chunk's frame; the chunk's bytes follow it as they are.
 pub fn chunk_header(chunk: &Chunk) -> [u8; HEADER_LEN] {
     frame::header(FrameKind::Chunk, chunk.bytes().len())
+}
+
+/// The header of a frame of contents; the run's bytes follow it as they are.
+pub fn contents_header(run: &ContentRun) -> [u8; HEADER_LEN] {
+    frame::header(FrameKind::Contents, run.bytes().len())
 }
 
 /// The header of a data frame; the data follows it as it is.
@@ -179,6 +191,7 @@ pub fn decode_reply(frame: Frame) -> Result<ReplyFrame, CodecError> {
     Ok(match frame.kind {
         FrameKind::Reply => ReplyFrame::Reply(decode(&frame)?),
         FrameKind::Chunk => ReplyFrame::Chunk(Chunk::parse(frame.payload)?),
+        FrameKind::Contents => ReplyFrame::Contents(ContentRun::parse(frame.payload)?),
         FrameKind::Data => ReplyFrame::Data(frame.payload),
         FrameKind::End => ReplyFrame::End { complete: decode(&frame)? },
         FrameKind::Failure => ReplyFrame::Failure(decode(&frame)?),

@@ -2,9 +2,10 @@
 
 use bytes::{Bytes, BytesMut};
 use portcullis_core::ab::ShadowReport;
+use portcullis_core::contents::packed;
 use portcullis_core::limits::{
-    CALLER_GROUPS_MAX, CHANGES_TOLD_MAX, HANDLE_LEN_MAX, LINK_TARGET_LEN_MAX, NAME_LEN_MAX,
-    POLICY_COMPONENT_LEN_BYTES_MAX, POLICY_CONFIG_LEN_BYTES_MAX,
+    CALLER_GROUPS_MAX, CHANGES_TOLD_MAX, HANDLE_LEN_MAX, INLINE_TOLD_DIRS_MAX, LINK_TARGET_LEN_MAX,
+    NAME_LEN_MAX, POLICY_COMPONENT_LEN_BYTES_MAX, POLICY_CONFIG_LEN_BYTES_MAX,
 };
 use portcullis_core::replay::OpId;
 use portcullis_core::volume::{Ask, Change as Placed, MemberSet, Place, Told, TxId, Unfinished};
@@ -139,7 +140,9 @@ fn requests() -> Vec<Request> {
         Request::Lookup { dir: handle, name: vec![0xff; 255] },
         Request::Getattr { handle },
         Request::Readlink { handle },
-        Request::List { dir: handle, after: vec![1, u64::MAX], acl: false },
+        Request::List { dir: handle, after: vec![1, u64::MAX], acl: false, contents: None },
+        Request::List { dir: handle, after: Vec::new(), acl: true, contents: Some(0) },
+        Request::ReadInPlace { dirs: vec![(handle, 1), (handle, u32::MAX)] },
         Request::Open { handle, flags: 2 },
         Request::Read { file: 1, offset_bytes: u64::MAX, len_bytes: u32::MAX },
         Request::Flush { file: 1, owner: owner() },
@@ -240,6 +243,7 @@ fn replies() -> Vec<ReplyFrame> {
             ..PolicyStatus::default()
         }))),
         ReplyFrame::Chunk(builder.finish(1).expect("one entry")),
+        ReplyFrame::Contents(packed::pack([(0, &b""[..]), (127, b"abc")]).remove(0)),
         ReplyFrame::Data(Bytes::from_static(b"data")),
         ReplyFrame::Data(Bytes::new()),
         ReplyFrame::End { complete: false },
@@ -288,6 +292,8 @@ fn the_largest_tell_and_the_largest_request_fit_their_frames() {
     let mutation = Mutation::Symlink { dir, name, target };
     let caller = Caller::new(1, 1, vec![1; CALLER_GROUPS_MAX]);
     assert!(encode_request(&Request::Mutate { op, caller, mutation }).is_ok());
+    let dirs = vec![(dir, 1); INLINE_TOLD_DIRS_MAX];
+    assert!(encode_request(&Request::ReadInPlace { dirs }).is_ok());
 }
 
 #[test]
@@ -316,6 +322,18 @@ fn oversized_and_unknown_frames_are_refused_by_their_header() {
     let name = vec![b'n'; REQUEST_LEN_BYTES_MAX];
     let error = encode_request(&Request::Lookup { dir: handle(), name }).expect_err("too long");
     assert!(matches!(error, CodecError::TooLong { .. }), "{error}");
+}
+
+#[test]
+fn contents_have_the_bytes_of_the_protocol_and_others_are_refused() {
+    let run = packed::pack([(1, &b"ab"[..])]).remove(0);
+    let bytes = encode_reply(&ReplyFrame::Contents(run)).expect("fits");
+    assert_eq!(bytes[..], [7, 0, 0, 0, 0x14, 1, 2, 0, 0, 0, b'a', b'b']);
+    for payload in [&b""[..], &[1, 3, 0, 0, 0, b'a'], &[1, 255, 255, 255, 255], &[1, 0, 0, 0, 0, 1]]
+    {
+        let frame = Frame { kind: FrameKind::Contents, payload: Bytes::copy_from_slice(payload) };
+        assert!(matches!(decode_reply(frame), Err(CodecError::Contents(_))), "{payload:?}");
+    }
 }
 
 #[test]

@@ -28,6 +28,8 @@ pub enum FrameKind {
     Data = 0x12,
     /// The end of a listing or a read.
     End = 0x13,
+    /// Contents of entries of the chunk that follows, packed as `portcullis_core::contents` describes.
+    Contents = 0x14,
     /// The request failed; nothing follows.
     Failure = 0x1f,
 }
@@ -42,6 +44,7 @@ impl FrameKind {
             Self::Chunk,
             Self::Data,
             Self::End,
+            Self::Contents,
             Self::Failure,
         ]
         .into_iter()

@@ -21,6 +21,8 @@ pub struct GatewayStats {
     pub eviction: EvictionStats,
     /// Directories that are listed before a client asks for them.
     pub prefetch: PrefetchStats,
+    /// Contents of small files that travel along with listings.
+    pub inlining: InliningStats,
     /// One for each brick.
     pub bricks: Vec<BrickStats>,
     /// Watches and leases.
@@ -157,6 +159,51 @@ pub struct PrefetchStats {
     pub overflows: u64,
     /// CPU time spent in components.
     pub cpu_ms: u64,
+}
+
+/// Contents of small files that travel along with listings, and those kept for that.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct InliningStats {
+    /// Name of the policy.
+    pub name: String,
+    /// `wasm` or `native`.
+    pub kind: String,
+    /// SHA-256 of the component in hexadecimal; empty for a native policy.
+    pub digest: String,
+    /// Where this is the fallback: which component failed, and how. Empty otherwise.
+    pub fallback_reason: String,
+    /// Times that policies were asked for rules.
+    pub calls: u64,
+    /// Rows of statistics handed over.
+    pub rows: u64,
+    /// Rules taken.
+    pub rules: u64,
+    /// CPU time spent in policies.
+    pub cpu_ms: u64,
+    /// Files delivered to clients that take contents along, empty and very large ones not counted.
+    pub delivered: u64,
+    /// Of those, files read.
+    pub read: u64,
+    /// Of those delivered, files whose content travelled along.
+    pub inlined: u64,
+    /// Of those whose content travelled along, files read.
+    pub inlined_read: u64,
+    /// Bytes of content that travelled along.
+    pub inlined_bytes: u64,
+    /// Bytes of contents that may be kept.
+    pub capacity_bytes: u64,
+    /// Bytes of contents kept.
+    pub used_bytes: u64,
+    /// Contents kept.
+    pub contents: u64,
+    /// Contents that came from bricks and were kept.
+    pub filled: u64,
+    /// Contents not kept because they were older than an invalidation.
+    pub late: u64,
+    /// Contents that left for others.
+    pub evicted: u64,
+    /// Contents that left because they were no longer true.
+    pub invalidated: u64,
 }
 
 /// A brick as its gateway sees it.

@@ -195,7 +195,7 @@ impl World {
         let (dir, name) = (dir_handle(place.0), name_of(place.1));
         let request = match self.random.u8(0..10) {
             0..3 => None,
-            3 => Some(Request::List { dir, after: Vec::new(), acl: false }),
+            3 => Some(Request::List { dir, after: Vec::new(), acl: false, contents: None }),
             4 | 5 => Some(Request::Getattr { handle: self.handle(place) }),
             _ => Some(Request::Lookup { dir, name }),
         };

@@ -1,5 +1,8 @@
 //! A small installation: an identity, a brick and a gateway over one directory; or several bricks,
 //! each over one of its own.
+//!
+//! `PORTCULLIS_SUITE_GATEWAY_ARGS` in the environment has further arguments for gateways that are started without
+//! any of their own, separated by spaces: so all that is tested of gateways is tested of another kind.
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;
@@ -111,7 +114,7 @@ impl Site {
         for address in std::iter::once(brick.ready()).chain(others) {
             command.args(["--brick", address]);
         }
-        command.args(["--listen", "127.0.0.1:0"]).args(gateway_args);
+        command.args(["--listen", "127.0.0.1:0"]).args(gateway_args).args(further(gateway_args));
         let gateway = Server::start(&mut command, &dir.path().join("gateway.log"));
         let brick_address = brick.ready().to_owned();
         Self {
@@ -153,7 +156,7 @@ impl Site {
         for brick in bricks {
             command.args(["--brick", brick]);
         }
-        command.args(["--listen", "127.0.0.1:0"]).args(gateway_args);
+        command.args(["--listen", "127.0.0.1:0"]).args(gateway_args).args(further(gateway_args));
         let log = self.dir.path().join(format!("gateway-{number}.log"));
         self.more_gateways.push(Server::start(&mut command, &log));
         number
@@ -180,7 +183,8 @@ impl Site {
         for brick in self.bricks() {
             command.args(["--brick", &brick]);
         }
-        command.args(["--listen", &address]).args(&self.gateway_args);
+        let args: Vec<&str> = self.gateway_args.iter().map(String::as_str).collect();
+        command.args(["--listen", &address]).args(&args).args(further(&args));
         self.gateway = Server::start(&mut command, &self.dir.path().join("gateway.log"));
     }
 
@@ -303,6 +307,15 @@ impl Site {
         assert!(self.brick.is_none(), "the brick is up");
         self.brick = Some(start_brick(self.dir.path(), &self.export, &self.brick_address));
     }
+}
+
+/// What the environment has gateways started with.
+fn further(args: &[&str]) -> Vec<String> {
+    let given = std::env::var("PORTCULLIS_SUITE_GATEWAY_ARGS").unwrap_or_default();
+    if !args.is_empty() {
+        return Vec::new();
+    }
+    given.split_whitespace().map(str::to_owned).collect()
 }
 
 /// Makes an identity directory with the command meant for it.

@@ -17,7 +17,7 @@ on_each_kind! {
         let stalled = connect(&brick.identities, Role::Gateway, brick.address).await;
         let mut streams = Vec::new();
         for _ in 0..2 * BRICK_WORKERS_MAX {
-            let request = Request::List { dir: root, after: vec![], acl: false };
+            let request = Request::List { dir: root, after: vec![], acl: false, contents: None };
             streams.push(stalled.stream(&request).await.expect("a stream"));
         }
         // The connection's window is full of what nobody reads; another connection is served.
@@ -44,7 +44,7 @@ on_each_kind! {
             std::fs::write(brick.path(&format!("file{number}")), b"").expect("written");
         }
         let root = brick.root().await;
-        let request = Request::List { dir: root, after: vec![], acl: false };
+        let request = Request::List { dir: root, after: vec![], acl: false, contents: None };
         let mut streams = Vec::new();
         for _ in 0..3 * BRICK_STREAMS_PER_CONNECTION_MAX {
             streams.push(brick.connection.stream(&request).await.expect("a stream"));

@@ -128,7 +128,7 @@ on_each_kind! {
         let client = Client::new(&brick, 1, true).await.renewing();
         let mut stream = client
             .connection
-            .stream(&Request::List { dir, after: vec![], acl: false })
+            .stream(&Request::List { dir, after: vec![], acl: false, contents: None })
             .await
             .expect("a stream");
         while let Ok(portcullis_wire::ReplyFrame::Chunk(_)) = stream.next().await {}

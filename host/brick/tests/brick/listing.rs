@@ -79,7 +79,7 @@ on_each_kind! {
             std::fs::write(brick.path(&format!("goes-{number:04}")), b"").expect("written");
         }
         let root = brick.root().await;
-        let request = Request::List { dir: root, after: vec![], acl: false };
+        let request = Request::List { dir: root, after: vec![], acl: false, contents: None };
         let mut stream = brick.connection.stream(&request).await.expect("a stream");
         let mut seen: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
         let mut changed = false;

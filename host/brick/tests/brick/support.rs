@@ -200,7 +200,7 @@ impl TestBrick {
         dir: Handle,
         after: Vec<u64>,
     ) -> Result<Vec<Chunk>, Status> {
-        let request = Request::List { dir, after, acl: false };
+        let request = Request::List { dir, after, acl: false, contents: None };
         let mut stream = self.connection.stream(&request).await.expect("a stream");
         let mut chunks = Vec::new();
         loop {

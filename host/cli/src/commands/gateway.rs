@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use portcullis_core::limits::POLICY_CONFIG_LEN_BYTES_MAX;
-use portcullis_gateway::{Gateway, GatewayConfig, GatewayError, PrefetchPolicyChoice};
+use portcullis_gateway::{
+    Gateway, GatewayConfig, GatewayError, InliningPolicyChoice, PrefetchPolicyChoice,
+};
 use portcullis_policy::PolicyChoice;
 use portcullis_transport::{Identity, Role};
 
@@ -47,6 +49,13 @@ pub(crate) struct Arguments {
     /// one's own, a WebAssembly component [default: crawl]
     #[arg(long, value_name = "NAME|FILE.wasm", value_parser = parse_prefetch)]
     prefetch: Option<PrefetchPolicyChoice>,
+    /// Which contents of small files travel along with listings: none, fixed (up to 16 KiB), learnt, or a
+    /// policy of one's own, a WebAssembly component [default: none]
+    #[arg(long, value_name = "NAME|FILE.wasm", value_parser = parse_inlining)]
+    inlining: Option<InliningPolicyChoice>,
+    /// Memory for such contents, beside the cache [default: 64MiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    inline_bytes: Option<u64>,
     /// Where to serve /healthz, /readyz and /metrics over HTTP, without any authentication
     #[arg(long, value_name = "HOST:PORT")]
     admin: Option<String>,
@@ -64,6 +73,15 @@ fn parse_prefetch(text: &str) -> Result<PrefetchPolicyChoice, String> {
         return Ok(PrefetchPolicyChoice::File(text.into()));
     }
     let native = text.parse().map(PrefetchPolicyChoice::Native);
+    native.map_err(|error: String| format!("{error}, and components in files NAME.wasm"))
+}
+
+/// As [`parse_prefetch`], for inlining.
+fn parse_inlining(text: &str) -> Result<InliningPolicyChoice, String> {
+    if text.contains('/') || text.ends_with(".wasm") {
+        return Ok(InliningPolicyChoice::File(text.into()));
+    }
+    let native = text.parse().map(InliningPolicyChoice::Native);
     native.map_err(|error: String| format!("{error}, and components in files NAME.wasm"))
 }
 
@@ -108,6 +126,12 @@ impl Arguments {
         config.state = self.state;
         if let Some(prefetch) = self.prefetch {
             config.prefetch = prefetch;
+        }
+        if let Some(inlining) = self.inlining {
+            config.inlining = inlining;
+        }
+        if let Some(bytes) = self.inline_bytes {
+            config.inline_bytes = bytes;
         }
         if let Some(admin) = &self.admin {
             config.admin = Some(resolve(admin).await?);

@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     foreground: bool,
     /// Options, separated by commas: ro, noexec, allow_other, acl, timeout=SECONDS (0: wait for
-    /// ever), attr_ttl_ms=N, cache=BYTES, prefetch=none|crawl, fsname=TEXT
+    /// ever), attr_ttl_ms=N, cache=BYTES, contents=BYTES, prefetch=none|crawl, fsname=TEXT
     #[arg(short = 'o', value_name = "OPT,...")]
     options: Vec<String>,
     /// What is listed before it is asked for, as -o prefetch [default: crawl]
@@ -94,7 +94,8 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), CliError> {
     let stop = Stop::install()?;
     let given = arguments.connect.options();
     let request_timeout_ms = options.timeout_ms.unwrap_or(given.request_timeout_ms);
-    let watching = ClientOptions { request_timeout_ms, watch: true, acl: options.acl };
+    let contents = options.content_bytes > 0;
+    let watching = ClientOptions { request_timeout_ms, watch: true, acl: options.acl, contents };
     let client = arguments.connect.client_with(&arguments.address, watching).await?;
     let (mountpoint, detached) = (arguments.mountpoint.clone(), arguments.detached);
     let on_ready = move || {

@@ -2,7 +2,7 @@
 
 use portcullis_client::Address;
 use portcullis_wire::stats::{
-    BrickStats, CacheStats, EvictionStats, GatewayStats, PrefetchStats, WatchStats,
+    BrickStats, CacheStats, EvictionStats, GatewayStats, InliningStats, PrefetchStats, WatchStats,
 };
 
 use crate::error::CliError;
@@ -48,6 +48,7 @@ fn table(stats: &GatewayStats) -> String {
     rows.extend(cache_rows(&stats.cache));
     rows.extend(eviction_rows(&stats.eviction));
     rows.extend(prefetch_rows(&stats.prefetch));
+    rows.extend(inlining_rows(&stats.inlining));
     rows.extend(watch_rows(&stats.watch));
     rows.extend(stats.bricks.iter().flat_map(brick_rows));
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
@@ -103,6 +104,29 @@ fn eviction_rows(eviction: &EvictionStats) -> Vec<(&'static str, String)> {
             eviction.accepted, eviction.stale, eviction.repeated, eviction.foreign
         ),
     ));
+    rows
+}
+
+fn inlining_rows(inlining: &InliningStats) -> Vec<(&'static str, String)> {
+    let InliningStats { name, kind, inlined, delivered, inlined_bytes, .. } = inlining;
+    let mut rows = vec![(
+        "inlining",
+        format!("{name} ({kind}), {inlined} of {delivered} small files sent with their content"),
+    )];
+    if !inlining.digest.is_empty() {
+        rows.push(("  sha256", inlining.digest.clone()));
+    }
+    if !inlining.fallback_reason.is_empty() {
+        rows.push(("  fallback of", inlining.fallback_reason.clone()));
+    }
+    if *delivered > 0 {
+        let InliningStats { read, inlined_read, contents, used_bytes, .. } = inlining;
+        rows.push((
+            "  read",
+            format!("{read} of all, {inlined_read} of those sent along ({inlined_bytes} bytes)"),
+        ));
+        rows.push(("  kept", format!("{contents} contents, {used_bytes} bytes")));
+    }
     rows
 }
 

@@ -29,6 +29,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use super::contents::Contents;
 use super::fence::{Fence, Stamp};
 use super::memory::{Learning, Memory};
 use crate::Client;
@@ -36,12 +37,22 @@ use crate::Client;
 /// Chunks of a listing kept behind its fastest reader, for another one.
 const KEEP_CHUNKS: usize = 8;
 
+/// Whom listings ahead are asked of, and where they go.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) client: &'a Client,
+    pub(super) memory: &'a Arc<Memory>,
+    pub(super) contents: &'a Arc<Contents>,
+    pub(super) fence: &'a Arc<Fence>,
+}
+
 /// See the module.
 pub(super) struct Ahead(Option<Arc<Inner>>);
 
 struct Inner {
     client: Client,
     memory: Arc<Memory>,
+    contents: Arc<Contents>,
     fence: Arc<Fence>,
     runtime: runtime::Handle,
     started: Instant,
@@ -94,14 +105,8 @@ pub(super) enum Found {
 }
 
 impl Ahead {
-    /// Lists ahead into `memory` what `choice` chooses; nothing where the memory has no room.
-    pub(super) fn new(
-        choice: PrefetchChoice,
-        cache_bytes: u64,
-        client: &Client,
-        memory: &Arc<Memory>,
-        fence: &Arc<Fence>,
-    ) -> Self {
+    /// Lists ahead into the memory what `choice` chooses; nothing where that has no room.
+    pub(super) fn new(choice: PrefetchChoice, cache_bytes: u64, asked: Asked<'_>) -> Self {
         if choice == PrefetchChoice::Nothing || cache_bytes == 0 {
             return Self(None);
         }
@@ -113,9 +118,10 @@ impl Ahead {
         let seed = RandomState::new().hash_one(cache_bytes);
         let (policy, prefetcher) = (choice.policy(), Prefetcher::new(budget, seed));
         Self(Some(Arc::new(Inner {
-            client: client.clone(),
-            memory: memory.clone(),
-            fence: fence.clone(),
+            client: asked.client.clone(),
+            memory: asked.memory.clone(),
+            contents: asked.contents.clone(),
+            fence: asked.fence.clone(),
             runtime: runtime::Handle::current(),
             started: Instant::now(),
             state: Mutex::new(State { policy, prefetcher, under_way: HashMap::new(), begun: 0 }),
@@ -282,10 +288,13 @@ impl Inner {
         flight: &Flight,
         mut learning: Learning,
     ) -> Result<bool, Loss> {
+        let bringing = self.contents.begin(&self.client, dir);
         let listing = self.client.list(dir, Vec::new()).await;
         let mut listing = listing.map_err(|_| Loss::Failed)?;
         let mut was_taken_over = false;
         while let Some(chunk) = listing.next().await.map_err(|_| Loss::Failed)? {
+            let came = listing.take_contents();
+            self.contents.take_in(&self.client, bringing.as_ref(), &chunk, came);
             self.memory.fill_chunk(&mut learning, &chunk);
             let fits = {
                 let mut state = self.state.lock();

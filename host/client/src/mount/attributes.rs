@@ -32,7 +32,10 @@ impl Volume {
         let ask = |volume: Arc<Volume>, inode: Inode| async move {
             let attr = match nodeid {
                 ROOT_ID => volume.root_attr(&inode).await?,
-                _ => volume.attr(&inode.handle).await?,
+                _ => match volume.attr(&inode.handle).await {
+                    Err(Errno::STALE) => volume.last_attr(nodeid).ok_or(Errno::STALE)?,
+                    known => known?,
+                },
             };
             Ok((inode.handle, attr))
         };
@@ -72,7 +75,10 @@ impl Volume {
         let set = set_attr(&setattr);
         let ask = |volume: Arc<Volume>, inode: Inode| async move {
             let changed = match file {
-                Some(file) => file.file.setattr(by, set).await,
+                Some(file) => {
+                    volume.contents.changing(&inode.handle);
+                    file.open(&volume.client).await?.setattr(by, set).await
+                }
                 None => volume.client.setattr(by, &inode.handle, set).await,
             };
             Ok((inode.handle, changed.map_err(|error| errno_of_handle(&error))?))

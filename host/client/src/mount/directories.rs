@@ -24,6 +24,7 @@ use tokio::time::Instant;
 
 use super::ahead::{Ahead, Found, Reader};
 use super::attr::errno_of_handle;
+use super::contents::{Bringing, Contents};
 use super::counters::Counters;
 use super::fence::{Fence, Stamp};
 use super::inodes::Inode;
@@ -69,8 +70,8 @@ enum Source {
     Ahead(Reader),
     /// The mount's memory.
     Known(std::vec::IntoIter<ListedChunk>),
-    /// The gateway. What it tells enters the memory.
-    Told(Box<Listing>, Option<Learning>),
+    /// The gateway. What it tells enters the memory, and contents that come along are kept.
+    Told(Box<Listing>, Option<Learning>, Option<Bringing>),
 }
 
 /// Whom a directory asks.
@@ -78,6 +79,7 @@ enum Source {
 pub(super) struct Origin<'a> {
     pub(super) client: &'a Client,
     pub(super) memory: &'a Memory,
+    pub(super) contents: &'a Contents,
     pub(super) fence: &'a Fence,
     pub(super) counters: &'a Counters,
     pub(super) ahead: &'a Ahead,
@@ -285,7 +287,7 @@ impl Stream {
 
     /// Begins a listing after `tail`.
     async fn begin(&self, origin: Origin<'_>, dir: &Inode) -> Result<(Source, Stamp), Errno> {
-        let Origin { client, memory, fence, counters, ahead } = origin;
+        let Origin { client, memory, contents, fence, counters, ahead } = origin;
         // Before the memory is looked at, which forgets first what is then told to be forgotten.
         let stamp = fence.stamp();
         let mut learning = None;
@@ -304,9 +306,10 @@ impl Stream {
             return Err(Errno::INVAL);
         };
         counters.asked.add(1);
+        let bringing = contents.begin(client, &dir.handle);
         let listing = client.list(&dir.handle, after).await;
         let listing = listing.map_err(|error| errno_of_handle(&error))?;
-        Ok((Source::Told(Box::new(listing), learning), stamp))
+        Ok((Source::Told(Box::new(listing), learning, bringing), stamp))
     }
 
     fn ended(&self) -> Result<(), Errno> {
@@ -326,7 +329,7 @@ enum Next {
 
 impl Source {
     async fn next(&mut self, origin: Origin<'_>, dir: &Handle) -> Result<Next, Errno> {
-        let (listing, learning) = match self {
+        let (listing, learning, bringing) = match self {
             Source::Ahead(reader) => {
                 return Ok(match reader.next().await {
                     Some(Ok(chunk)) => Next::Chunk(chunk),
@@ -338,7 +341,7 @@ impl Source {
                 let next = chunks.next().map(|listed| Next::Chunk(listed.chunk));
                 return Ok(next.unwrap_or(Next::End { complete: true }));
             }
-            Source::Told(listing, learning) => (listing, learning),
+            Source::Told(listing, learning, bringing) => (listing, learning, bringing.as_ref()),
         };
         let Some(chunk) = listing.next().await.map_err(|error| errno_of_handle(&error))? else {
             let complete = listing.complete();
@@ -348,6 +351,9 @@ impl Source {
             }
             return Ok(Next::End { complete });
         };
+        // In place before the kernel hears of the file.
+        let came = listing.take_contents();
+        origin.contents.take_in(origin.client, bringing, &chunk, came);
         if let Some(learning) = learning {
             origin.memory.fill_chunk(learning, &chunk);
             origin.ahead.told(dir, &chunk);

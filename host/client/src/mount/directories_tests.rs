@@ -8,6 +8,7 @@ use portcullis_wire::message::Verb;
 
 use super::*;
 use crate::ClientOptions;
+use crate::mount::ahead::Asked;
 use crate::mount::kept::Kept;
 use crate::mount::testing::{CHUNK_ENTRIES, ROOT, Served, Shown, handle, serve};
 
@@ -69,8 +70,11 @@ impl Opened {
         let (fence, memory) = (Fence::new(), Memory::new(0));
         let (client, counters) = (&self.served.client, Counters::default());
         let (memory, fence) = (Arc::new(memory), Arc::new(fence));
-        let ahead = &Ahead::new(PrefetchChoice::Nothing, 0, client, &memory, &fence);
-        let origin = Origin { client, memory: &memory, fence: &fence, counters: &counters, ahead };
+        let contents = Arc::new(Contents::new(0));
+        let asked = Asked { client, memory: &memory, contents: &contents, fence: &fence };
+        let ahead = &Ahead::new(PrefetchChoice::Nothing, 0, asked);
+        let (memory, contents, fence, counters) = (&*memory, &*contents, &*fence, &counters);
+        let origin = Origin { client, memory, contents, fence, counters, ahead };
         self.directory.read(origin, offset, &mut sink).await?;
         Ok(sink.taken)
     }

@@ -15,7 +15,8 @@ use portcullis_wire::message::Mutation;
 use super::attr::{PERMISSIONS, errno_of_handle};
 use super::inodes::{Inode, Seen};
 use super::names::learnt;
-use super::under_way::Work;
+use super::open::File;
+use super::under_way::{Guard, Work};
 use super::volume::{Found, Volume, errno_of_name, on_behalf, on_behalf_of_opener};
 use crate::{Changed, OpenFile};
 
@@ -25,12 +26,6 @@ const O_EXCL: u32 = 0o200;
 const O_TRUNC: u32 = 0o1000;
 const O_APPEND: u32 = 0o2000;
 
-/// A file that a program has open.
-pub(super) struct File {
-    pub(super) file: OpenFile,
-    pub(super) nodeid: u64,
-}
-
 impl Volume {
     pub(super) fn open(
         self: &Arc<Self>,
@@ -39,25 +34,46 @@ impl Volume {
         open: Open,
         reply: Reply<reply::Opened>,
     ) {
-        let volume = self.clone();
         let flags = open.flags & (O_ACCMODE | O_APPEND);
+        if flags == 0
+            && let Some(file) = self.open_in_place(nodeid)
+        {
+            return self.answer_opened(reply, file);
+        }
+        let volume = self.clone();
         let ask = |volume: Arc<Volume>, inode: Inode| async move {
             let opened = volume.client.open_with(&inode.handle, flags).await;
             opened.map_err(|error| errno_of_handle(&error))
         };
         self.ask(caller, nodeid, reply, ask, move |reply, file| {
-            let flags = volume.cache_flags(nodeid, &file, file.attr());
-            let number = volume.insert(File { file, nodeid });
-            if reply.opened(number, flags) == Delivery::Lost {
-                volume.remove(number);
-            }
+            let flags = volume.cache_flags(nodeid, file.appends(), file.attr());
+            volume.answer_opened(reply, (File::opened(file, nodeid), flags));
         });
+    }
+
+    /// Opens a file for reading whose content is in place, without a request.
+    fn open_in_place(&self, nodeid: u64) -> Option<(File, u32)> {
+        // What is being written goes past the contents.
+        if self.under_way.is(nodeid, Work::Writing) {
+            return None;
+        }
+        let inode = self.inodes.get(nodeid)?;
+        let content = self.contents.open(&self.client, &inode.handle)?;
+        let flags = self.cache_flags(nodeid, false, content.attr());
+        Some((File::in_place(content, inode.handle, nodeid), flags))
+    }
+
+    fn answer_opened(&self, reply: Reply<reply::Opened>, (file, flags): (File, u32)) {
+        let number = self.insert(file);
+        if reply.opened(number, flags) == Delivery::Lost {
+            self.remove(number);
+        }
     }
 
     /// How the kernel may cache a file that is opened. Appended bytes land where the brick finds
     /// the end, which the kernel does not know: such files go past its cache.
-    fn cache_flags(&self, nodeid: u64, file: &OpenFile, attr: &Attr) -> u32 {
-        if file.appends() {
+    fn cache_flags(&self, nodeid: u64, appends: bool, attr: &Attr) -> u32 {
+        if appends {
             return FOPEN_DIRECT_IO;
         }
         let seen = Seen {
@@ -137,8 +153,8 @@ impl Volume {
                 Ok(out) => out,
                 Err(errno) => return reply.error(errno),
             };
-            let flags = volume.cache_flags(out.nodeid, &file, &attr);
-            let number = volume.insert(File { file, nodeid: out.nodeid });
+            let flags = volume.cache_flags(out.nodeid, file.appends(), &attr);
+            let number = volume.insert(File::opened(file, out.nodeid));
             if reply.created(&out, number, flags) == Delivery::Lost {
                 volume.remove(number);
                 volume.inodes.forget(out.nodeid, 1);
@@ -153,8 +169,24 @@ impl Volume {
         read: Read,
         reply: Reply<reply::Data>,
     ) {
-        let ask = |_, file: Arc<File>| async move {
-            let data = file.file.read(read.offset, read.len_bytes).await;
+        let Read { offset, len_bytes, .. } = read;
+        if let Ok(file) = self.file(file)
+            && !self.under_way.is(file.nodeid, Work::Writing)
+            && let Some(data) = file.read_in_place(&self.client, offset, len_bytes)
+        {
+            reply.data(&[data]);
+            return;
+        }
+        let ask = |volume: Arc<Volume>, file: Arc<File>| async move {
+            let opened = match file.open(&volume.client).await {
+                Ok(opened) => opened,
+                Err(Errno::STALE) => {
+                    let last = file.read_last(offset, len_bytes).ok_or(Errno::STALE)?;
+                    return Ok(vec![Bytes::copy_from_slice(last)]);
+                }
+                Err(errno) => return Err(errno),
+            };
+            let data = opened.read(offset, len_bytes).await;
             data.map_err(|error| errno_of_handle(&error))
         };
         self.ask_of_file(caller, file, reply, ask, |reply, data: Vec<Bytes>| {
@@ -173,14 +205,14 @@ impl Volume {
     ) {
         let by = on_behalf_of_opener(caller);
         let ask = |volume: Arc<Volume>, file: Arc<File>| async move {
-            let writing = volume.under_way.begin(file.nodeid, Work::Writing);
-            let written = file.file.write(by, write.offset, data, write.kill_suidgid).await;
+            let (opened, writing) = volume.begin_writing(&file).await?;
+            let written = opened.write(by, write.offset, data, write.kill_suidgid).await;
             let written = volume.changed(written)?;
             if write.kill_suidgid {
                 // The kernel keeps the mode that it knew.
                 volume.kernel.drop_attrs(&[file.nodeid]);
             }
-            if file.file.appends() {
+            if opened.appends() {
                 volume.drop_pages(file.nodeid).await;
             }
             Ok((written, writing))
@@ -199,9 +231,9 @@ impl Volume {
     ) {
         let by = on_behalf_of_opener(caller);
         let ask = |volume: Arc<Volume>, file: Arc<File>| async move {
-            let writing = volume.under_way.begin(file.nodeid, Work::Writing);
+            let (opened, writing) = volume.begin_writing(&file).await?;
             let Fallocate { mode, offset, len_bytes } = fallocate;
-            volume.changed(file.file.fallocate(by, mode, offset, len_bytes).await)?;
+            volume.changed(opened.fallocate(by, mode, offset, len_bytes).await)?;
             Ok(writing)
         };
         self.ask_of_file(caller, file, reply, ask, |reply, _writing| reply.done());
@@ -220,9 +252,10 @@ impl Volume {
         };
         let by = on_behalf_of_opener(caller);
         let ask = |volume: Arc<Volume>, from: Arc<File>| async move {
-            let writing = volume.under_way.begin(to.nodeid, Work::Writing);
+            let from = from.open(&volume.client).await?;
+            let (to, writing) = volume.begin_writing(&to).await?;
             let CopyFileRange { offset_in, offset_out, len_bytes, .. } = copy;
-            let copied = from.file.copy_to(by, offset_in, &to.file, offset_out, len_bytes).await;
+            let copied = from.copy_to(by, offset_in, to, offset_out, len_bytes).await;
             Ok((volume.changed(copied)?, writing))
         };
         self.ask_of_file(caller, copy.file_in, reply, ask, |reply, (copied, _writing)| {
@@ -241,8 +274,9 @@ impl Volume {
             Seek::Data(offset) => (offset, false),
             Seek::Hole(offset) => (offset, true),
         };
-        let ask = |_, file: Arc<File>| async move {
-            file.file.lseek(offset, hole).await.map_err(|error| errno_of_handle(&error))
+        let ask = |volume: Arc<Volume>, file: Arc<File>| async move {
+            let file = file.open(&volume.client).await?;
+            file.lseek(offset, hole).await.map_err(|error| errno_of_handle(&error))
         };
         self.ask_of_file(caller, file, reply, ask, |reply, offset| reply.position(offset));
     }
@@ -254,14 +288,17 @@ impl Volume {
         lock_owner: u64,
         reply: Reply<reply::Done>,
     ) {
-        let ask = |_, file: Arc<File>| {
+        let ask = |volume: Arc<Volume>, file: Arc<File>| {
             // Locks are given back also where whoever closes is being killed.
             Self::to_its_end(async move {
-                file.file.flush(lock_owner).await.map_err(|error| errno_of_handle(&error))
+                let file = file.open(&volume.client).await?;
+                file.flush(lock_owner).await.map_err(|error| errno_of_handle(&error))
             })
         };
         match self.file(file) {
-            Ok(open) if !open.file.may_hold(lock_owner) => reply.done(),
+            Ok(open) if !open.at_gateway().is_some_and(|file| file.may_hold(lock_owner)) => {
+                reply.done();
+            }
             _ => self.ask_of_file(caller, file, reply, ask, |reply, ()| reply.done()),
         }
     }
@@ -273,8 +310,9 @@ impl Volume {
         data_only: bool,
         reply: Reply<reply::Done>,
     ) {
-        let ask = |_, file: Arc<File>| async move {
-            file.file.fsync(data_only).await.map_err(|error| errno_of_handle(&error))
+        let ask = |volume: Arc<Volume>, file: Arc<File>| async move {
+            let file = file.open(&volume.client).await?;
+            file.fsync(data_only).await.map_err(|error| errno_of_handle(&error))
         };
         self.ask_of_file(caller, file, reply, ask, |reply, ()| reply.done());
     }
@@ -287,10 +325,19 @@ impl Volume {
     ) {
         // The gateway is told in the background, with the last request of the file.
         let _entered = self.runtime.enter();
-        if let Some(file) = self.remove(file) {
-            file.file.ends_flock(release.flock_owner);
+        if let Some(file) = self.remove(file)
+            && let Some(opened) = file.at_gateway()
+        {
+            opened.ends_flock(release.flock_owner);
         }
         reply.done();
+    }
+
+    /// The content of a file is about to be changed: from now on nobody is given what is in place.
+    async fn begin_writing<'a>(&self, file: &'a File) -> Result<(&'a OpenFile, Guard), Errno> {
+        let writing = self.under_way.begin(file.nodeid, Work::Writing);
+        self.contents.changing(file.handle());
+        Ok((file.open(&self.client).await?, writing))
     }
 
     /// Notes what a change of our own brought along.

@@ -183,6 +183,7 @@ impl Volume {
         // The memory first, so that what it answers after the fence was entered is true; the fence
         // before the kernel, so that answers on their way are not believed: they look there last.
         self.memory.forget(changes);
+        self.contents.forget(changes);
         self.ahead.forgotten(changes);
         self.fence.enter(changes);
         let mut plan = self.plan(changes);

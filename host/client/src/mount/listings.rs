@@ -62,8 +62,8 @@ impl Volume {
         let mut packed = Packed::new(&reply, self, dir.inode.clone());
         let (volume, open) = (self.clone(), dir.clone());
         let ask = async move {
-            let Volume { client, memory, fence, counters, ahead, .. } = &*volume;
-            let origin = Origin { client, memory, fence, counters, ahead };
+            let Volume { client, memory, contents, fence, counters, ahead, .. } = &*volume;
+            let origin = Origin { client, memory, contents, fence, counters, ahead };
             dir.read(origin, offset, &mut packed).await?;
             if packed.is_empty() {
                 volume.end_pass(&dir).await;

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::attr::errno_of_handle;
-use super::files::File;
+use super::open::File;
 use super::volume::Volume;
 
 /// How long whoever gave up waiting for a lock waits until it surely does not hold it.
@@ -25,8 +25,8 @@ impl Volume {
         reply: Reply<reply::LockFound>,
     ) {
         let us = self.client.id();
-        let ask = |_, file: Arc<File>| async move {
-            let found = file.file.getlk(to_wire(&lock)).await;
+        let ask = |volume: Arc<Volume>, file: Arc<File>| async move {
+            let found = file.open(&volume.client).await?.getlk(to_wire(&lock)).await;
             found.map_err(|error| errno_of_handle(&error))
         };
         self.ask_of_file(caller, file, reply, ask, move |reply, found| {
@@ -41,8 +41,8 @@ impl Volume {
         lock: Lock,
         reply: Reply<reply::Done>,
     ) {
-        let ask = |_, file: Arc<File>| async move {
-            let set = file.file.setlk(to_wire(&lock), false).await;
+        let ask = |volume: Arc<Volume>, file: Arc<File>| async move {
+            let set = file.open(&volume.client).await?.setlk(to_wire(&lock), false).await;
             set.map_err(|error| errno_of_handle(&error))
         };
         self.ask_of_file(caller, file, reply, ask, |reply, ()| reply.done());
@@ -62,8 +62,13 @@ impl Volume {
         };
         let (interrupt, interrupted) = oneshot::channel();
         reply.on_interrupt(move || _ = interrupt.send(()));
+        let volume = self.clone();
         self.runtime.spawn(async move {
             let lock = to_wire(&lock);
+            let file = match file.open(&volume.client).await {
+                Ok(file) => file,
+                Err(errno) => return reply.error(errno),
+            };
             let interrupted = async {
                 if interrupted.await.is_err() {
                     std::future::pending::<()>().await;
@@ -71,7 +76,7 @@ impl Volume {
             };
             let set = tokio::select! {
                 biased;
-                set = file.file.setlk(lock, true) => Some(set),
+                set = file.setlk(lock, true) => Some(set),
                 () = interrupted => None,
             };
             match set {
@@ -79,7 +84,7 @@ impl Volume {
                 Some(Err(error)) => reply.error(errno_of_handle(&error)),
                 None => {
                     // It may have been granted just now.
-                    let undo = file.file.undo_setlk(lock);
+                    let undo = file.undo_setlk(lock);
                     let _ = timeout(Duration::from_millis(UNDO_MS), undo).await;
                     reply.error(Errno::INTR);
                 }

@@ -5,6 +5,7 @@
 //!   `attributes`, `files`, `listings`, `xattrs`, `locks`, `space`. `volume` is what they share.
 //! - `kernel`: what the kernel may keep, and telling it what is no longer true; `fence`, `under_way`:
 //!   answers that were on their way meanwhile, and requests that the kernel waits for.
+//! - `contents`: contents of small files that came along; `open`: a file that is open, by one or not.
 //! - `memory`: what is remembered of names, attributes and listings beside the kernel; `ahead`: what
 //!   is listed before the kernel asks.
 //! - `inodes`: which file each nodeid stands for.
@@ -22,6 +23,7 @@ mod attr;
 mod attributes;
 #[cfg(test)]
 mod coherence_tests;
+mod contents;
 mod counters;
 mod directories;
 mod fence;
@@ -35,6 +37,7 @@ mod listings;
 mod locks;
 mod memory;
 mod names;
+mod open;
 mod ops;
 pub mod options;
 mod packing;
@@ -183,6 +186,8 @@ async fn serve(
     let memory = volume.memory.counters().unwrap_or_default();
     let answered = memory.lookup_hits + memory.negative_hits + memory.getattr_hits;
     info!("{}; {answered} names and files from memory", volume.counters);
+    let (used, there) = volume.contents.counts();
+    info!("{used} files opened by their content, {there} in place");
     let ahead = volume.ahead.counters();
     info!(
         "{} directories listed ahead: {} used, {} late, {} wasted, {} cancelled, {} failed",
@@ -230,6 +235,7 @@ async fn give_up_idle_listings(volume: &Volume) {
         ticks.tick().await;
         volume.directories.give_up_idle();
         volume.ahead.tick();
+        volume.contents.tell_opened(&volume.client);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The options of `mount -o`, as they stand on a command line or in fstab.
 
-use portcullis_core::limits::LEASE_MS;
+use portcullis_core::limits::{LEASE_MS, MOUNT_CONTENT_BYTES};
 use portcullis_core::prefetch::PrefetchChoice;
 
 use super::MountError;
@@ -19,7 +19,7 @@ const FOREIGN: [&str; 13] = [
 /// Options that hold in any case.
 const IMPLIED: [&str; 4] = ["nodev", "nosuid", "default_permissions", "noatime"];
 const KNOWN: &str = "rw, ro, nodev, nosuid, noexec, exec, noatime, default_permissions, \
-    allow_other, acl, timeout=SECONDS, attr_ttl_ms=N, cache=BYTES, prefetch=none|crawl, fsname=TEXT; and, without effect here, those of mount(8) and systemd: _netdev, \
+    allow_other, acl, timeout=SECONDS, attr_ttl_ms=N, cache=BYTES, contents=BYTES, prefetch=none|crawl, fsname=TEXT; and, without effect here, those of mount(8) and systemd: _netdev, \
     nofail, noauto, user, x-...";
 
 /// How to mount. Always without device files and set-user-id, and with the kernel's permission
@@ -34,6 +34,8 @@ pub struct MountOptions {
     pub noexec: bool,
     /// Bytes of memory for names and attributes; 0: nothing is remembered here.
     pub cache_bytes: u64,
+    /// Bytes of memory for contents of small files that the gateway sends along; 0: it sends none.
+    pub content_bytes: u64,
     /// What is listed before the kernel asks for it. It takes memory, and so is nothing without.
     pub prefetch: PrefetchChoice,
     /// POSIX access lists are shown and hold.
@@ -54,6 +56,7 @@ impl Default for MountOptions {
             allow_other: false,
             noexec: false,
             cache_bytes: CACHE_BYTES,
+            content_bytes: MOUNT_CONTENT_BYTES,
             prefetch: PrefetchChoice::default(),
             acl: false,
             timeout_ms: None,
@@ -108,6 +111,10 @@ impl MountOptions {
                 self.cache_bytes =
                     value.parse().map_err(|_| format!("{value} is not a number of bytes"))?;
             }
+            ("contents", Some(value)) => {
+                self.content_bytes =
+                    value.parse().map_err(|_| format!("{value} is not a number of bytes"))?;
+            }
             ("prefetch", Some(value)) => {
                 self.prefetch = value.parse()?;
             }
@@ -118,7 +125,7 @@ impl MountOptions {
             ("allow_other" | "noexec" | "acl" | "noacl" | "ro" | "rw", Some(_)) => {
                 return Err("it takes no value".into());
             }
-            ("attr_ttl_ms" | "cache" | "fsname" | "prefetch" | "timeout", None) => {
+            ("attr_ttl_ms" | "cache" | "contents" | "fsname" | "prefetch" | "timeout", None) => {
                 return Err("it needs a value".into());
             }
             (name, value) => {

@@ -236,7 +236,7 @@ impl Service for Shown {
                 self.kept.lock().push((request, reply));
                 Ok(())
             }
-            Request::List { dir, after, acl: _ } => {
+            Request::List { dir, after, acl: _, contents: _ } => {
                 self.list(number(&dir), after.first().copied().unwrap_or(0), reply).await
             }
             Request::Read { file, offset_bytes, len_bytes } => {

@@ -17,16 +17,17 @@ use portcullis_wire::message;
 use tokio::runtime;
 use tokio::sync::Notify;
 
-use super::ahead::Ahead;
+use super::ahead::{Ahead, Asked};
 use super::attr::{errno, errno_of_handle, to_kernel};
+use super::contents::Contents;
 use super::counters::Counters;
 use super::directories::Directories;
 use super::fence::{Fence, Stamp};
-use super::files::File;
 use super::inodes::{Inode, Inodes};
 use super::kept::Kept;
 use super::kernel::Kernel;
 use super::memory::{Known, Memory};
+use super::open::File;
 use super::options::MountOptions;
 use super::space::Space;
 use super::task::answer;
@@ -48,6 +49,7 @@ pub(super) struct Volume {
     pub(super) counters: Counters,
     pub(super) fence: Arc<Fence>,
     pub(super) memory: Arc<Memory>,
+    pub(super) contents: Arc<Contents>,
     pub(super) ahead: Ahead,
     pub(super) kernel: Kernel,
     pub(super) under_way: Arc<UnderWay>,
@@ -82,7 +84,9 @@ impl Volume {
             target: None,
         };
         let (fence, memory) = (Arc::new(Fence::new()), Arc::new(Memory::new(options.cache_bytes)));
-        let ahead = Ahead::new(options.prefetch, options.cache_bytes, &client, &memory, &fence);
+        let contents = Arc::new(Contents::new(options.content_bytes));
+        let asked = Asked { client: &client, memory: &memory, contents: &contents, fence: &fence };
+        let ahead = Ahead::new(options.prefetch, options.cache_bytes, asked);
         Self {
             client,
             runtime: runtime::Handle::current(),
@@ -94,6 +98,7 @@ impl Volume {
             counters: Counters::default(),
             fence,
             memory,
+            contents,
             ahead,
             kernel: Kernel::default(),
             under_way: Arc::default(),
@@ -120,6 +125,13 @@ impl Volume {
         let number = self.next_file.fetch_add(1, Ordering::Relaxed);
         self.files.lock().insert(number, Arc::new(file));
         number
+    }
+
+    /// The attributes of a file that is gone, which a program has open by a content that was in place.
+    pub(super) fn last_attr(&self, nodeid: u64) -> Option<Attr> {
+        let files = self.files.lock();
+        let mut open = files.values().filter(|file| file.nodeid == nodeid);
+        open.find_map(|file| file.last_attr())
     }
 
     /// Takes the number back.
@@ -210,6 +222,7 @@ impl Volume {
     /// Notes changes of our own that the kernel learns of from our answer.
     pub(super) fn noted(&self, changes: &[Change]) {
         self.memory.forget(changes);
+        self.contents.forget(changes);
         self.ahead.forgotten(changes);
         self.fence.enter(changes);
         self.changed_by_kernel(changes);
@@ -220,6 +233,7 @@ impl Volume {
         let dirs = changed.dirs.iter();
         learnt.extend(dirs.map(|&(handle, attr)| Learnt::Attr { handle, attr }));
         self.memory.learn(before.mutation, &changed.changes, &learnt);
+        self.contents.forget(&changed.changes);
         self.ahead.forgotten(&changed.changes);
         // After the memory: what is remembered once this is entered is true.
         self.fence.enter(&changed.changes);

@@ -18,15 +18,15 @@ use crate::limits::FENCE_MARKS_MAX;
 
 /// When something was asked, counted in invalidations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Asked(u64);
+pub(crate) struct Asked(u64);
 
 /// What an invalidation concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Mark(pub(super) u64);
+pub(crate) struct Mark(pub(crate) u64);
 
 /// Generations of invalidations, one a mark; bounded.
 #[derive(Debug, Default)]
-pub(super) struct Fence {
+pub(crate) struct Fence {
     generation: AtomicU64,
     /// Everything asked before this is late, whatever it concerns.
     floor: AtomicU64,
@@ -45,26 +45,26 @@ struct Raised {
 
 impl Fence {
     /// Notes when a request is asked. Call it before the request is sent.
-    pub(super) fn ask(&self) -> Asked {
+    pub(crate) fn ask(&self) -> Asked {
         Asked(self.generation.load(Ordering::SeqCst))
     }
 
     /// Whether nothing at all was invalidated since `asked`: only then may somebody who asks now
     /// share the answer to a question from then, which may turn out to concern any file.
-    pub(super) fn is_current(&self, asked: Asked) -> bool {
+    pub(crate) fn is_current(&self, asked: Asked) -> bool {
         asked == self.ask()
     }
 
     /// Makes everything asked so far about `marks` late. Call it before removing what is cached:
     /// a fill checks under the lock of its shard, so it either sees the marks or is removed.
-    pub(super) fn raise(&self, marks: &[Mark]) {
+    pub(crate) fn raise(&self, marks: &[Mark]) {
         self.enter(&mut self.raised.lock(), marks);
     }
 
     /// As [`Fence::raise`], for what came of a request `asked` then. Answers whether each of
     /// `questions` was late before; and the moment of the raise, later than everything else that
     /// was invalidated so far.
-    pub(super) fn raise_for<'a>(
+    pub(crate) fn raise_for<'a>(
         &self,
         asked: Asked,
         marks: &[Mark],
@@ -92,7 +92,7 @@ impl Fence {
     }
 
     /// Makes everything asked so far late.
-    pub(super) fn raise_all(&self) {
+    pub(crate) fn raise_all(&self) {
         let mut raised = self.raised.lock();
         let generation = self.generation.fetch_add(1, Ordering::SeqCst) + 1;
         self.floor.store(generation, Ordering::SeqCst);
@@ -100,7 +100,7 @@ impl Fence {
     }
 
     /// Whether what was `asked` is older than the last invalidation of any of `marks`.
-    pub(super) fn is_late(&self, asked: Asked, marks: &[Mark]) -> bool {
+    pub(crate) fn is_late(&self, asked: Asked, marks: &[Mark]) -> bool {
         if self.is_current(asked) {
             return false;
         }

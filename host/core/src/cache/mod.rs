@@ -28,7 +28,7 @@ mod common;
 mod counters;
 mod dir;
 mod dirs;
-mod fence;
+pub(crate) mod fence;
 mod flights;
 mod forget;
 mod forget_member;

@@ -7,16 +7,20 @@
 //! - a **policy** ([`InliningPolicy`]) makes rules of these counts: up to which size the content of
 //!   a file travels along. There are two: [`Fixed`] and [`Learnt`]; a WebAssembly component is one
 //!   too;
-//! - whoever drives it asks for rules about once a second.
+//! - whoever drives it asks for rules about once a second. The [`Ledger`] lies between the two.
 //!
 //! What must hold: a policy sees counts and no names; whatever it answers, the host keeps to its
 //! quota of bytes, and sends a content only if its length is the size it travels with.
 
+mod choice;
 pub mod fixed;
 pub mod learnt;
+mod ledger;
 
+pub use choice::InliningChoice;
 pub use fixed::Fixed;
 pub use learnt::Learnt;
+pub use ledger::{Ledger, Line};
 
 /// Directories and clients that are judged together: a number of the host, which says nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -217,7 +217,8 @@ impl Client {
 
     /// The entries of a directory after a position, and how the listing ended.
     pub(crate) async fn list_after(&self, dir: Handle, after: Vec<u64>) -> (Vec<Listed>, Ended) {
-        let mut stream = self.stream(Request::List { dir, after, acl: false }).await;
+        let mut stream =
+            self.stream(Request::List { dir, after, acl: false, contents: None }).await;
         drain_listing(&mut stream).await
     }
 

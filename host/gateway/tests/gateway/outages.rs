@@ -90,9 +90,12 @@ async fn a_brick_that_dies_in_a_listing_leaves_no_clean_end() {
     let (client, other) = (stand.client().await, stand.client().await);
     let root = client.root().await;
     relay.cut_after(400_000);
-    let mut stream =
-        client.stream(Request::List { dir: root, after: Vec::new(), acl: false }).await;
-    let mut joined = other.stream(Request::List { dir: root, after: Vec::new(), acl: false }).await;
+    let mut stream = client
+        .stream(Request::List { dir: root, after: Vec::new(), acl: false, contents: None })
+        .await;
+    let mut joined = other
+        .stream(Request::List { dir: root, after: Vec::new(), acl: false, contents: None })
+        .await;
     for stream in [&mut stream, &mut joined] {
         let (listed, ended) = drain_listing(stream).await;
         let failure = ended.unwrap_err();

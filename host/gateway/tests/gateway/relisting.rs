@@ -82,7 +82,8 @@ async fn a_listing_that_began_with_new_names_goes_on_at_the_brick_without_them()
         }
         let throughout = fs::read_dir(dir.path()).unwrap().count();
         let (lists, _) = asked(&near).await;
-        let request = Request::List { dir: reader.root, after: Vec::new(), acl: false };
+        let request =
+            Request::List { dir: reader.root, after: Vec::new(), acl: false, contents: None };
         let mut stream = reader.client.stream(request).await;
         let (mut position, mut got) = (Vec::new(), BTreeMap::new());
         for _ in 0..chunks {
@@ -96,7 +97,7 @@ async fn a_listing_that_began_with_new_names_goes_on_at_the_brick_without_them()
         writer.create(writer.root, made.as_bytes(), O_RDWR).await.unwrap();
         let mut stream = reader
             .client
-            .stream(Request::List { dir: reader.root, after: position, acl: false })
+            .stream(Request::List { dir: reader.root, after: position, acl: false, contents: None })
             .await;
         let (rest, ended) = drain_listing(&mut stream).await;
         assert_eq!(ended, Ok(true));

@@ -117,7 +117,7 @@ async fn a_client_that_goes_away_takes_no_answer_from_the_others() {
 }
 
 fn listing_of(dir: portcullis_core::Handle) -> portcullis_wire::Request {
-    portcullis_wire::Request::List { dir, after: Vec::new(), acl: false }
+    portcullis_wire::Request::List { dir, after: Vec::new(), acl: false, contents: None }
 }
 
 async fn futures_of<T>(count: usize, mut make: impl AsyncFnMut() -> T) -> Vec<T> {

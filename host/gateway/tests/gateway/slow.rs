@@ -16,7 +16,9 @@ async fn a_slow_listing_delays_no_other_and_loses_no_entry() {
     let (_brick, stand) = serve(dir.path());
     let (slow, fast) = (stand.client().await, stand.client().await);
     let root = slow.root().await;
-    let mut stalled = slow.stream(Request::List { dir: root, after: Vec::new(), acl: false }).await;
+    let mut stalled = slow
+        .stream(Request::List { dir: root, after: Vec::new(), acl: false, contents: None })
+        .await;
     let ReplyFrame::Chunk(first) = frame(&mut stalled).await else { panic!("no chunk") };
     // It would wait in vain for the next chunk.
     assert_eq!(fast.list(root).await.len(), ENTRIES);
@@ -37,7 +39,9 @@ async fn a_listing_that_nobody_keeps_up_with_still_fills_the_cache() {
     let (_brick, stand) = serve(dir.path());
     let (slow, fast) = (stand.client().await, stand.client().await);
     let root = slow.root().await;
-    let mut stalled = slow.stream(Request::List { dir: root, after: Vec::new(), acl: false }).await;
+    let mut stalled = slow
+        .stream(Request::List { dir: root, after: Vec::new(), acl: false, contents: None })
+        .await;
     frame(&mut stalled).await;
     until("the whole listing is cached", async || {
         (stand.stats().await.cache.entries >= ENTRIES as u64).then_some(())
@@ -61,8 +65,9 @@ async fn a_listing_whose_client_left_is_cancelled() {
     let (stayer, leaver) = (stand.client().await, stand.client().await);
     let root = leaver.root().await;
     let handle = leaver.lookup(root, b"sub").await.unwrap().handle;
-    let mut left =
-        leaver.stream(Request::List { dir: handle, after: Vec::new(), acl: false }).await;
+    let mut left = leaver
+        .stream(Request::List { dir: handle, after: Vec::new(), acl: false, contents: None })
+        .await;
     frame(&mut left).await;
     leaver.0.close("gone");
     drop(left);

@@ -19,8 +19,8 @@ pub(super) struct Guest {
     pub(super) on_events: &'static str,
     /// Has `$want`; leaves the address of a list.
     pub(super) propose: &'static str,
-    /// The interface it exports beside `control`: `eviction`, or `prefetch`, of which `propose` has
-    /// `$client` too.
+    /// The interface it exports beside `control`: `eviction`; `prefetch`, of which `propose` has `$client` too;
+    /// or `inlining`, of which `rules` is `propose` with what `on_events` has.
     pub(super) decides: &'static str,
     /// What `describe` points to.
     pub(super) name: &'static str,
@@ -105,6 +105,23 @@ impl Guest {
         let Self { decides, name, wit, .. } = self;
         let client = if *decides == "prefetch" { "(param $client i32)" } else { "" };
         let version = wit.split(['@', ';']).nth(1).expect("the package has a version");
+        let decisions = match *decides {
+            "inlining" => format!(
+                r#"(func (export "portcullis:policy/inlining@{version}#rules")
+                    (param $now i64) (param $events i32) (param $count i32) (result i32)
+                    {propose})"#
+            ),
+            _ => format!(
+                r#"(func (export "portcullis:policy/{decides}@{version}#on-events")
+                    (param $now i64) (param $events i32) (param $count i32)
+                    (local $word i32) (local $at i32) (local $head i64) (local $float f64)
+                    (global.set $batches (i32.add (global.get $batches) (i32.const 1)))
+                    {on_events})
+                (func (export "portcullis:policy/{decides}@{version}#propose")
+                    (param $now i64) {client} (param $want i32) (result i32)
+                    {propose})"#
+            ),
+        };
         // Memory: 0 what `describe` returns, 32 what `init` returns (success), 64 an empty list,
         // 256 strings, 65,536 and on whatever the host passes.
         let text = format!(
@@ -126,14 +143,7 @@ impl Guest {
                 (func (export "portcullis:policy/control@{version}#init")
                     (param i64 i64 i32 i32 i32 i32) (result i32)
                     {init} i32.const 32)
-                (func (export "portcullis:policy/{decides}@{version}#on-events")
-                    (param $now i64) (param $events i32) (param $count i32)
-                    (local $word i32) (local $at i32) (local $head i64) (local $float f64)
-                    (global.set $batches (i32.add (global.get $batches) (i32.const 1)))
-                    {on_events})
-                (func (export "portcullis:policy/{decides}@{version}#propose")
-                    (param $now i64) {client} (param $want i32) (result i32)
-                    {propose})
+                {decisions}
             )"#
         );
         wat::parse_str(text).expect("the text is WebAssembly")

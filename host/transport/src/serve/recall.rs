@@ -41,6 +41,14 @@ impl Recaller {
         }
     }
 
+    /// What is known of the line to the client: what it carries, in bytes a second, and the time of a round
+    /// trip, in microseconds. The first is what congestion control lets through a round trip.
+    pub fn line(&self) -> (u64, u64) {
+        let path = self.connection.stats().path;
+        let rtt_us = u64::try_from(path.rtt.as_micros()).unwrap_or(u64::MAX).max(1);
+        (path.cwnd.saturating_mul(1_000_000) / rtt_us, rtt_us)
+    }
+
     /// Ends the connection: the client's lease is over.
     pub fn close(&self, reason: &str) {
         self.connection.close(VarInt::from_u32(2), reason.as_bytes());

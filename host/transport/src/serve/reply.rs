@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use portcullis_core::contents::ContentRun;
 use portcullis_core::{Chunk, Status};
 use portcullis_wire::message::Failure;
 use portcullis_wire::{Reply, ReplyFrame, codec};
@@ -75,6 +76,16 @@ impl ReplySink {
         self.is_series = true;
         let header = Bytes::copy_from_slice(&codec::chunk_header(chunk));
         self.write(&mut [header, chunk.bytes().clone()]).await
+    }
+
+    /// Sends contents of entries of the chunk that is sent next; waits while the peer does not keep up.
+    ///
+    /// # Errors
+    /// The peer is gone.
+    pub async fn contents(&mut self, run: &ContentRun) -> Result<(), PeerGone> {
+        self.is_series = true;
+        let header = Bytes::copy_from_slice(&codec::contents_header(run));
+        self.write(&mut [header, run.bytes().clone()]).await
     }
 
     /// Sends bytes of a file, together at most a frame; waits while the peer does not keep up.

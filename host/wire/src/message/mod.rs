@@ -70,7 +70,8 @@ pub enum Request {
         /// The link.
         handle: Handle,
     },
-    /// All entries of a directory but `.` and `..`. Answer: chunk frames, then
+    /// All entries of a directory but `.` and `..`. Answer: chunk frames, before each any number of frames
+    /// with contents of its entries, then
     /// [`ReplyFrame::End`](crate::ReplyFrame::End).
     List {
         /// The directory.
@@ -80,6 +81,9 @@ pub enum Request {
         after: Vec<u64>,
         /// Attributes are to tell which files have no access control lists.
         acl: bool,
+        /// The content of regular files of at most so many bytes may come along, at most
+        /// `INLINE_BYTES_MAX`; with 0 only that of empty ones. Which do come is the server's to decide.
+        contents: Option<u32>,
     },
     /// Opens a regular file. Answer: [`Reply::Opened`].
     Open {
@@ -227,6 +231,12 @@ pub enum Request {
     /// Compares eviction policies beside the gateway's traffic, or on it; for the admin role. Where
     /// [`Compare::body_len_bytes`] is not 0, as many bytes follow. Answer: [`Reply::Compared`].
     Compare(Compare),
+    /// How many contents that came along with listings this client has read without asking for them;
+    /// gateways only. Answer: [`Reply::Done`].
+    ReadInPlace {
+        /// Directories, at most `INLINE_TOLD_DIRS_MAX`, each with the number of its files.
+        dirs: Vec<(Handle, u32)>,
+    },
 }
 
 impl Request {
@@ -261,6 +271,7 @@ impl Request {
             Request::Policy { .. } => Verb::Policy,
             Request::Trace { .. } => Verb::Trace,
             Request::Compare(_) => Verb::Compare,
+            Request::ReadInPlace { .. } => Verb::ReadInPlace,
         }
     }
 

@@ -68,4 +68,5 @@ verbs! {
     Policy = "policy",
     Trace = "trace",
     Compare = "compare",
+    ReadInPlace = "read_in_place",
 }

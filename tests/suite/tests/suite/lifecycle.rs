@@ -41,7 +41,7 @@ fn sigterm_lets_a_listing_in_flight_finish() {
                 .expect("connected");
         let root = dial::attach(&connection).await;
         let dir = dial::lookup(&connection, root, b"directory-000000").await.expect("it is there");
-        let list = Request::List { dir: dir.handle, after: Vec::new(), acl: false };
+        let list = Request::List { dir: dir.handle, after: Vec::new(), acl: false, contents: None };
         let mut stream = connection.stream(&list).await.expect("a stream");
         let mut told = match stream.next().await {
             Ok(ReplyFrame::Chunk(chunk)) => chunk.count(),

@@ -14,6 +14,7 @@ mod faults;
 mod file_systems;
 mod hostile;
 mod hostile_changes;
+mod inlining;
 mod lifecycle;
 mod locks;
 mod memory;

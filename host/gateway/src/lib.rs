@@ -48,6 +48,7 @@ mod mutate;
 mod open_file;
 mod outflow;
 mod own_ops;
+mod owners;
 mod policies;
 mod reads;
 mod recording;

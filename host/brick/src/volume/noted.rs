@@ -108,7 +108,7 @@ mod tests {
         let pointer = Pointer::File { handle, kind: FileKind::Regular, link: 9 };
         let tx = TxId { gateway: 1, number: 2 };
         let duties = vec![Duty::Finish { member: 1 }];
-        let intent = Intent { tx, held: vec![place.clone()], duties };
+        let intent = Intent { tx, held: vec![place.clone()], duties, cause: None };
         let checks = [
             Check::Done,
             Check::NameIs(place.clone(), pointer),

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::id::DirId;
 use super::member::MemberId;
+use super::outcomes::Cause;
 use super::packed::{Pack, Unpack, pack_all, unpack_all};
 use super::record::LinkId;
 use crate::handle::Handle;
@@ -105,6 +106,8 @@ pub struct Intent {
     pub held: Vec<Place>,
     /// What is to be done yet, in any order, each once or more.
     pub duties: Vec<Duty>,
+    /// What it carries out, for a client that may ask again.
+    pub cause: Option<Cause>,
 }
 
 /// Something that is to be done before a transaction is forgotten.
@@ -160,6 +163,10 @@ impl Unfinished {
 
 /// First byte of what is kept on disk.
 const FORMAT_VERSION: u8 = 1;
+/// The same of intents.
+const INTENT_VERSION: u8 = 2;
+/// Intents that did not say what they carry out.
+const INTENT_VERSION_WITHOUT_CAUSE: u8 = 1;
 
 impl Prepared {
     /// The bytes that are kept on disk.
@@ -184,19 +191,26 @@ impl Prepared {
 impl Intent {
     /// The bytes that are kept on disk.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = vec![FORMAT_VERSION];
+        let mut bytes = vec![INTENT_VERSION];
         self.tx.pack(&mut bytes);
         pack_all(&self.held, &mut bytes);
         pack_all(&self.duties, &mut bytes);
+        pack_all(self.cause.as_slice(), &mut bytes);
         bytes
     }
 
     /// What [`Intent::to_bytes`] made; `None` where it was cut short or a later version made it.
     pub fn of_bytes(bytes: &[u8]) -> Option<Self> {
-        let (&FORMAT_VERSION, mut rest) = bytes.split_first()? else { return None };
+        let (&version, mut rest) = bytes.split_first()?;
         let rest = &mut rest;
         let tx = TxId::unpack(rest)?;
-        let intent = Self { tx, held: unpack_all(rest)?, duties: unpack_all(rest)? };
+        let (held, duties) = (unpack_all(rest)?, unpack_all(rest)?);
+        let cause = match version {
+            INTENT_VERSION => unpack_all(rest)?.pop(),
+            INTENT_VERSION_WITHOUT_CAUSE => None,
+            _ => return None,
+        };
+        let intent = Self { tx, held, duties, cause };
         rest.is_empty().then_some(intent)
     }
 }
@@ -212,6 +226,22 @@ impl Unpack for TxId {
     fn unpack(bytes: &mut &[u8]) -> Option<Self> {
         let gateway = u128::unpack(bytes)?;
         Some(Self { gateway, number: u64::unpack(bytes)? })
+    }
+}
+
+impl Pack for Cause {
+    fn pack(&self, bytes: &mut Vec<u8>) {
+        self.client.pack(bytes);
+        self.number.pack(bytes);
+        self.oldest.pack(bytes);
+    }
+}
+
+impl Unpack for Cause {
+    fn unpack(bytes: &mut &[u8]) -> Option<Self> {
+        let client = u128::unpack(bytes)?;
+        let number = u64::unpack(bytes)?;
+        Some(Self { client, number, oldest: u64::unpack(bytes)? })
     }
 }
 
@@ -337,7 +367,8 @@ mod tests {
             Duty::RemoveBody { member: 1, link: 5 },
             Duty::Refresh { id: id() },
         ];
-        Intent { tx: TX, held: vec![place(b"a"), place(b"")], duties }
+        let cause = Some(Cause { client: 3, number: u64::MAX, oldest: 1 });
+        Intent { tx: TX, held: vec![place(b"a"), place(b"")], duties, cause }
     }
 
     #[test]
@@ -356,7 +387,7 @@ mod tests {
         for len in 0..bytes.len() {
             assert_eq!(Intent::of_bytes(&bytes[..len]), None, "{len}");
         }
-        let later = [&[FORMAT_VERSION + 1], &bytes[1..]].concat();
+        let later = [&[INTENT_VERSION + 1], &bytes[1..]].concat();
         assert_eq!(Intent::of_bytes(&later), None);
         assert_eq!(Intent::of_bytes(&[&bytes[..], &[0]].concat()), None, "too long");
     }

@@ -1,8 +1,8 @@
 //! Each operation, interrupted at each step: the gateway dies, a member restarts, a session ends,
 //! or two of these. Then another gateway brings to an end what it finds.
 
-use portcullis_core::Handle;
 use portcullis_core::volume::{DirId, MemberId, Operation, Place};
+use portcullis_core::{Handle, Status};
 
 use crate::check::violations;
 use crate::mixed::{Told, finish};
@@ -217,7 +217,7 @@ fn fail(world: &mut World, fault: Fault) {
 /// S-VOLUME-6.
 #[test]
 fn an_operation_interrupted_at_any_step_is_brought_to_its_end() {
-    let (mut runs, mut steps_max) = (0, 0);
+    let (mut runs, mut steps_max, mut told_again, mut told_unknown) = (0, 0, 0, 0);
     for (number, scenario) in scenarios().into_iter().enumerate() {
         let _told = Told(number as u64);
         let mut stage = Stage::new(number as u64);
@@ -235,14 +235,30 @@ fn an_operation_interrupted_at_any_step_is_brought_to_its_end() {
                     world.deliver();
                 });
                 faults.iter().for_each(|&fault| fail(&mut world, fault));
+                // The client of a gateway that died asks the next one.
+                let again = world.waiting(false);
+                again.iter().for_each(|&id| world.begin_again(0, id));
                 finish(&mut world, true);
                 let found = violations(&world);
                 assert_eq!(found, [""; 0], "{scenario:?}, {faults:?} after {step} steps");
+                for id in again {
+                    let outcome = &world.outcomes[id];
+                    let is_known = outcome.result == Some(Ok(()));
+                    let may_be_unknown =
+                        faults.len() > 1 && outcome.result == Some(Err(Status::InDoubt));
+                    assert!(
+                        is_known || may_be_unknown,
+                        "{scenario:?}, {faults:?} after {step}: {outcome:?}"
+                    );
+                    told_again += u32::from(is_known);
+                    told_unknown += u32::from(!is_known);
+                }
                 runs += 1;
             }
         }
     }
     eprintln!("{runs} runs of {} operations, of up to {steps_max} steps", scenarios().len());
+    eprintln!("asked again: {told_again} told how it ended, {told_unknown} that nobody knows");
 }
 
 /// How many requests and answers an operation takes where nothing fails, and that it is done.

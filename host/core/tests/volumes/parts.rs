@@ -2,8 +2,8 @@
 
 use portcullis_core::Status;
 use portcullis_core::volume::{
-    Change, Duty, LinkId, MemberId, MemberSet, Named, Owner, Place, Pointer, Preparation, Prepared,
-    Purpose, Record, Told, TxId, member_of,
+    Before, Cause, Change, Duty, LinkId, MemberId, MemberSet, Named, Owner, Place, Pointer,
+    Preparation, Prepared, Purpose, Record, Told, TxId, member_of,
 };
 use portcullis_core::{FileKind, Handle};
 
@@ -147,10 +147,18 @@ impl Member {
         tx: TxId,
         change: &Change,
         prepared: MemberSet,
+        cause: Option<&Cause>,
         session: Session,
     ) -> Answer {
         if let Some((intent, _)) = self.intents.get(&tx) {
             return told(Told::Committed { duties: intent.duties.clone() });
+        }
+        if cause.is_some_and(|cause| self.outcomes.is_committed(cause, tx)) {
+            return told(Told::Committed { duties: Vec::new() });
+        }
+        let may_commit = |cause: &Cause| self.outcomes.may_commit(cause, tx);
+        if self.plant != Some(Plant::TakenOverCommits) && !cause.is_none_or(may_commit) {
+            return told(Told::NotHeld);
         }
         let places = match change {
             Change::Place { place, .. } | Change::Remove { place } => vec![place],
@@ -178,9 +186,24 @@ impl Member {
         };
         let mut duties: Vec<Duty> = prepared.iter().map(|member| Duty::Finish { member }).collect();
         duties.extend(self.change(change));
-        self.leave_intent(tx, held, &duties, session);
+        self.leave_intent(tx, held, &duties, cause.copied(), session);
+        if let Some(cause) = cause.filter(|_| self.plant != Some(Plant::OutcomeForgotten)) {
+            self.outcomes.commit(cause, tx);
+        }
         self.holds.retain(|(holder, _, _)| *holder != tx);
         Answer::Told(Told::Committed { duties }, Applied::Yes)
+    }
+
+    pub(crate) fn take_over(&mut self, tx: TxId, cause: &Cause, life: u64) -> Answer {
+        let committed = match self.outcomes.take_over(cause, tx, life == self.life) {
+            Before::Unknown => return refused(Status::InDoubt),
+            Before::TakenOver => None,
+            Before::Committed(by) => {
+                let intent = self.intents.get(&by);
+                Some((by, intent.map(|(intent, _)| intent.duties.clone()).unwrap_or_default()))
+            }
+        };
+        told(Told::TakenOver { committed })
     }
 
     fn change(&mut self, change: &Change) -> Vec<Duty> {

@@ -339,7 +339,7 @@ fn dirs_of(ask: &Ask) -> [Option<Handle>; 2] {
         Ask::Commit { change: Change::Place { place, .. } | Change::Remove { place }, .. } => {
             [Some(place.dir), None]
         }
-        Ask::Touch { id } => [Some(id.handle()), None],
+        Ask::Touch { id } | Ask::Renamed { id } => [Some(id.handle()), None],
         _ => [None, None],
     }
 }

@@ -13,10 +13,10 @@
 //! moves that would make a circle together at least one meets what the other has prepared, and
 //! waits.
 
-use super::completion::complete;
+use super::completion::{Completed, complete};
 use super::copy::ask_with_copy;
 use super::seal::seal;
-use super::transaction::Transaction;
+use super::transaction::{Earlier, Transaction};
 use super::{Call, End, Members, Told, touch};
 use crate::attr::FileKind;
 use crate::handle::Handle;
@@ -64,6 +64,10 @@ pub(super) async fn rename(
         let Names { from: old, to: new } = names.clone();
         let ask = Ask::Rename { tx, from: old, to: new, flags };
         match ask_with_copy(members, &names.to, ask).await {
+            Told::Renamed { duties, moved } => {
+                let calls = touches(&names).into_iter().chain(moved.into_iter().map(renamed));
+                return complete(members, tx, to, duties, calls.collect()).await.into_end();
+            }
             Told::Committed { duties } => {
                 return complete(members, tx, to, duties, touches(&names)).await.into_end();
             }
@@ -75,6 +79,14 @@ pub(super) async fn rename(
         return Status::InvalidArgument.into();
     }
     let mut transaction = Transaction::new(members, tx, to);
+    match transaction.take_over().await {
+        Earlier::Nothing => {}
+        Earlier::Committed(tx, duties) => {
+            let completed = complete(members, tx, to, duties, touches(&names)).await;
+            return end_of(completed, &names);
+        }
+        Earlier::Unknown(end) => return end,
+    }
     match on_several(&mut transaction, &names, flags, link).await {
         Ok(end) | Err(Stop::End(end)) => end,
         Err(Stop::Refused(status)) => transaction.abort(status),
@@ -133,13 +145,21 @@ async fn on_several(
     let duties = transaction.commit(change).await.map_err(Stop::End)?;
     let (members, tx) = (transaction.members(), transaction.tx());
     let coordinator = transaction.coordinator();
-    let mut completed = complete(members, tx, coordinator, duties, touches(names)).await;
+    let moved = records.from.what.spread().map(renamed);
+    let calls = touches(names).into_iter().chain(moved).collect();
+    let mut completed = complete(members, tx, coordinator, duties, calls).await;
     completed.after.extend(transaction.lets_go());
-    if !is_on_one && completed.unfinished.contains(names.from.arbiter()) {
+    Ok(end_of(completed, names))
+}
+
+/// The end of one that is committed.
+fn end_of(completed: Completed, names: &Names) -> End {
+    let from = names.from.arbiter();
+    if from != names.to.arbiter() && completed.unfinished.contains(from) {
         // It is done, and yet the old name may be seen a while longer.
-        return Ok(End { result: Err(Status::InDoubt), after: completed.after });
+        return End { result: Err(Status::InDoubt), after: completed.after };
     }
-    Ok(completed.into_end())
+    completed.into_end()
 }
 
 /// Holds both names, the lower member's first; where the old name's is the higher, what is prepared
@@ -245,6 +265,11 @@ fn pointer(what: &Named, link: LinkId) -> Pointer {
         Named::Pointer(pointer) => pointer,
         Named::Body { handle, kind } => Pointer::File { handle, kind, link },
     }
+}
+
+/// A directory that has another name gets its time of last status change.
+fn renamed(id: DirId) -> Call {
+    Call { member: id.home(), ask: Ask::Renamed { id } }
 }
 
 /// Both directories get their times, each once.

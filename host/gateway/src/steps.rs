@@ -23,6 +23,10 @@ use crate::volume::Volume;
 /// How often an operation is begun anew whose bricks forgot what they held for it.
 const TRIES_MAX: usize = 4;
 
+/// How often an operation that was asked before waits for names which are held, some 2 s each time: a
+/// brick takes up to 6 s to find out that a gateway has died.
+const WAITS_MAX: usize = 6;
+
 /// Numbers of the transactions that this gateway leads.
 #[derive(Debug, Default)]
 pub(crate) struct Led(Mutex<Numbers>);
@@ -77,7 +81,9 @@ impl Asks {
     /// Carries out a mutation of names.
     pub(crate) async fn carry_out(&mut self, joint: &Joint) -> Result<Mutated, Fall> {
         self.own_pointers(&joint.mutation).await;
-        for _ in 0..TRIES_MAX {
+        let (mut tries, mut waits) = (0, 0);
+        while tries < TRIES_MAX {
+            tries += 1;
             let lead = self.volume.lead();
             let operation = self.operation(&joint.mutation, lead.tx).map_err(Fall::Failed)?;
             let End { result, after } = self.run(operation, Some(joint)).await;
@@ -85,6 +91,10 @@ impl Asks {
             match result {
                 Ok(entry) => return Ok(result_of(&joint.mutation, entry.map(|entry| *entry))),
                 Err(Status::Busy) => {}
+                // By what the gateway left that led it before, until that is undone.
+                Err(Status::InUse) if joint.is_doubtful && waits < WAITS_MAX => {
+                    (waits, tries) = (waits + 1, tries - 1);
+                }
                 Err(Status::InDoubt) => return Err(Fall::Unknown(self.doubt())),
                 Err(status) => return Err(Fall::Failed(self.failure(status))),
             }
@@ -94,11 +104,7 @@ impl Asks {
     }
 
     /// Runs an operation to its end.
-    pub(crate) async fn run(
-        &mut self,
-        operation: Operation,
-        joint: Option<&Joint>,
-    ) -> End {
+    pub(crate) async fn run(&mut self, operation: Operation, joint: Option<&Joint>) -> End {
         let asked = joint.map(|joint| self.asked(joint, &operation));
         let (mut steps, mut next) = Steps::begin_asked(operation, asked);
         loop {
@@ -125,12 +131,7 @@ impl Asks {
     }
 
     /// Asks for what one brick may do alone, under the client's own number.
-    async fn ask_whole(
-        &mut self,
-        calls: Vec<Call>,
-        mut op: OpId,
-        is_doubtful: bool,
-    ) -> Vec<Told> {
+    async fn ask_whole(&mut self, calls: Vec<Call>, mut op: OpId, is_doubtful: bool) -> Vec<Told> {
         let (mut told, client_life) = (Vec::with_capacity(calls.len()), op.life);
         for Call { member, ask } in calls {
             let life = self.volume.bricks.life_of(member, client_life);

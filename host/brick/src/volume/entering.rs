@@ -98,9 +98,7 @@ fn asked(member: &Member, root: &Handle, ask: &Ask) -> (Vec<NameOf>, Option<TxId
             (vec![attributes_of(&id.handle())], None)
         }
         Ask::Mark { tx, id } => in_turn(tx, vec![attributes_of(&id.handle())]),
-        Ask::RemoveBody { .. } | Ask::MakeCopy { .. } | Ask::SetCopy { .. } => {
-            (Vec::new(), None)
-        }
+        Ask::RemoveBody { .. } | Ask::MakeCopy { .. } | Ask::SetCopy { .. } => (Vec::new(), None),
         Ask::Touch { .. } | Ask::Renamed { .. } => (Vec::new(), None),
     }
 }

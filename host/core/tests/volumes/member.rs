@@ -166,25 +166,36 @@ impl Member {
         all.map(|(unfinished, session)| (unfinished, !self.sessions.contains(session))).collect()
     }
 
-    /// Does what is asked, or tells what came of it before. `op`: of what is an operation by itself.
+    /// What is to be done with an operation by itself: `None` where it is done now.
+    pub(crate) fn admit(&mut self, op: &OpId) -> Option<Answer> {
+        match self.replays.begin(op, false, || ()) {
+            Admission::Apply => None,
+            Admission::Replay(again) => Some(told(again)),
+            Admission::Joined => Some(Answer::Wait),
+            // Nobody knows, and who asks makes this of it.
+            _ => Some(told(Told::Lost)),
+        }
+    }
+
+    /// This is what came of an operation by itself.
+    pub(crate) fn finish_op(&mut self, op: &OpId, told: &Told) {
+        match told {
+            Told::NoCopy => self.replays.abandon(op),
+            _ => self.replays.finish(op, told.clone()),
+        };
+    }
+
+    /// Does what is asked. `op`: of what is an operation by itself, and is admitted.
     pub(crate) fn answer(
         &mut self,
         request: &Request,
         session: Session,
         op: Option<&OpId>,
     ) -> Answer {
-        let Some(op) = op else { return self.answer_anew(request, session) };
-        match self.replays.begin(op, false, || ()) {
-            Admission::Apply => {}
-            Admission::Replay(again) => return told(again),
-            // Nobody knows, and who asks makes this of it.
-            _ => return told(Told::Lost),
-        }
         let answer = self.answer_anew(request, session);
-        match &answer {
-            Answer::Wait | Answer::Told(Told::NoCopy, _) => self.replays.abandon(op),
-            Answer::Told(told, _) => self.replays.finish(op, told.clone()),
-        };
+        if let (Some(op), Answer::Told(told, _)) = (op, &answer) {
+            self.finish_op(op, told);
+        }
         answer
     }
 

@@ -35,6 +35,8 @@ pub(crate) struct Flight {
     outcome: Option<OutcomeId>,
     /// The client's own number, where it is an operation by itself.
     op: Option<OpId>,
+    /// The member is at it: who asks for the same waits for that.
+    is_admitted: bool,
     /// Who waits: the batch of the run, and the place in it.
     waiter: Option<(RunId, u64, usize)>,
     pub(crate) member: MemberId,
@@ -247,7 +249,10 @@ impl World {
         match result {
             Ok(()) => assert!(outcome.is_applied || may_do_nothing, "{id} is done and was not"),
             Err(Status::InDoubt) => {}
-            Err(_) => assert!(!outcome.is_applied, "{id} failed and was done"),
+            Err(status) => {
+                let trace = self.trace.join("\n");
+                assert!(!outcome.is_applied, "{id} failed with {status} and was done\n{trace}");
+            }
         }
     }
 
@@ -270,8 +275,17 @@ impl World {
                 life: self.outcomes[outcome].lives[usize::from(member)],
                 retry: is_again,
             });
-            let (outcome, at) = (Some(outcome), At::Request);
-            self.flights.push(Flight { outcome, op, waiter, member, session, request, at });
+            let (outcome, is_admitted, at) = (Some(outcome), false, At::Request);
+            self.flights.push(Flight {
+                outcome,
+                op,
+                is_admitted,
+                waiter,
+                member,
+                session,
+                request,
+                at,
+            });
         }
     }
 
@@ -313,6 +327,13 @@ impl World {
         if !self.members[member].is_up {
             flight.at = At::Reply(Told::Lost);
             return;
+        }
+        if let Some(op) = flight.op.filter(|_| !flight.is_admitted) {
+            match self.members[member].admit(&op) {
+                None => flight.is_admitted = true,
+                Some(Answer::Told(told, _)) => return flight.at = At::Reply(told),
+                Some(Answer::Wait) => return flight.at = At::Waiting(self.states[member]),
+            }
         }
         let op = flight.op.as_ref();
         match self.members[member].answer(&flight.request, flight.session, op) {
@@ -373,7 +394,14 @@ impl World {
         let waiting: Vec<usize> =
             (0..self.flights.len()).filter(|&index| waits(&self.flights[index])).collect();
         let Some(&index) = self.rng.choice(&waiting) else { return false };
-        self.flights[index].at = At::Reply(Told::Failed(Status::InUse));
+        let Flight { op, member, .. } = self.flights[index];
+        let refused = Told::Failed(Status::InUse);
+        if let Some(op) = op {
+            let member = usize::from(member);
+            self.members[member].finish_op(&op, &refused);
+            self.states[member] += 1;
+        }
+        self.flights[index].at = At::Reply(refused);
         true
     }
 
@@ -410,6 +438,8 @@ impl World {
     fn cut(&mut self, index: usize, may_arrive: bool) {
         let is_dropped = self.rng.bool() || !may_arrive;
         let flight = &mut self.flights[index];
+        // What a member is at it goes on with, but for a restart.
+        let is_dropped = is_dropped && !(flight.is_admitted && may_arrive);
         match flight.at {
             At::Reply(_) if is_dropped => flight.at = At::Reply(Told::Lost),
             At::Reply(_) => {}
@@ -419,7 +449,16 @@ impl World {
                 let (outcome, op, member) = (flight.outcome, flight.op, flight.member);
                 let (session, request) = (0, flight.request.clone());
                 let at = At::Reply(Told::Lost);
-                self.flights.push(Flight { outcome, op, waiter, member, session, request, at });
+                self.flights.push(Flight {
+                    outcome,
+                    op,
+                    is_admitted: false,
+                    waiter,
+                    member,
+                    session,
+                    request,
+                    at,
+                });
             }
         }
     }

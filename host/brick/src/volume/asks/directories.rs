@@ -5,9 +5,7 @@ use std::os::fd::AsFd;
 use portcullis_core::Status;
 use portcullis_core::volume::{CopyAttr, DirId, Duty, Intent, MemberId, MemberSet, Told, TxId};
 use portcullis_wire::message::Failure;
-use rustix::fs::{
-    AtFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, chownat, utimensat,
-};
+use rustix::fs::{AtFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, chownat, utimensat};
 
 use super::Asked;
 use crate::attr::stat;

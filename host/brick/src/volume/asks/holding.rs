@@ -2,8 +2,8 @@
 
 use std::os::fd::AsFd;
 
-use portcullis_core::{Handle, Status};
 use portcullis_core::volume::{Place, Purpose, Record, Told, TxId};
+use portcullis_core::{Handle, Status};
 use portcullis_wire::message::Failure;
 use rustix::fs::{Access, AtFlags, CWD, Gid, Uid, accessat, chownat};
 

@@ -29,6 +29,7 @@ mod clients;
 mod clock;
 mod coherence;
 mod compare;
+mod copies_ahead;
 mod effects;
 mod error;
 mod file_calls;

@@ -175,7 +175,7 @@ impl Asked {
         });
         *copies += 1;
         match dir.as_ref().and_then(DirId::of_handle) {
-            Some(id) if *copies <= COPIES_MAX => client.volume.ensure_copy(id, &self.brick).await,
+            Some(id) if *copies <= COPIES_MAX => client.volume.need_copy(id, &self.brick).await,
             _ => Err(self.brick.nonsense(self.mutation.verb())),
         }
     }

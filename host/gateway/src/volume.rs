@@ -26,6 +26,7 @@ use crate::bricks::Bricks;
 use crate::clients::Clients;
 use crate::clock::Clock;
 use crate::coherence::WatchCounters;
+use crate::copies_ahead::CopiesAhead;
 use crate::fills::Seat;
 use crate::kept_answers::KeptAnswers;
 use crate::leases::Leases;
@@ -54,6 +55,7 @@ pub(crate) struct Volume {
     pub(crate) led: Led,
     pub(crate) kept_answers: KeptAnswers,
     pub(crate) touches: Touches,
+    pub(crate) copies_ahead: CopiesAhead,
     pub(crate) scans: Scans,
     pub(crate) ahead: AheadShared,
     pub(crate) watching: Arc<Watching>,
@@ -85,6 +87,7 @@ impl Volume {
             led: Led::default(),
             kept_answers: KeptAnswers::default(),
             touches: Touches::default(),
+            copies_ahead: CopiesAhead::default(),
             bricks,
             scans: Scans::new(),
             ahead,

@@ -7,7 +7,9 @@ use portcullis_core::limits::{
     POLICY_COMPONENT_LEN_BYTES_MAX, POLICY_CONFIG_LEN_BYTES_MAX,
 };
 use portcullis_core::replay::OpId;
-use portcullis_core::volume::{Ask, Cause, Change as Placed, MemberSet, Place, Told, TxId, Unfinished};
+use portcullis_core::volume::{
+    Ask, Cause, Change as Placed, MemberSet, Place, Told, TxId, Unfinished,
+};
 use portcullis_core::watch::Change;
 use portcullis_core::{Attr, ChunkBuilder, Entry, EntryRef, FileKind, Handle, Status, Timestamp};
 

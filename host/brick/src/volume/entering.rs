@@ -66,13 +66,17 @@ fn asked(member: &Member, root: &Handle, ask: &Ask) -> (Vec<NameOf>, Option<TxId
         Ask::Rename { tx, from, to, .. } => in_turn(tx, vec![of(from), of(to)]),
         Ask::HoldTree { tx } => in_turn(tx, vec![tree_of(root)]),
         Ask::Prepare { tx, part, .. } => match part {
-            Preparation::Leave { place, .. } => in_turn(tx, vec![of(place)]),
+            Preparation::Leave { place, .. } | Preparation::Replace { place, .. } => {
+                in_turn(tx, vec![of(place)])
+            }
             Preparation::Reparent { id, .. } => in_turn(tx, vec![parent_of(id)]),
             Preparation::Link { .. } | Preparation::Seal { .. } => in_turn(tx, Vec::new()),
         },
         Ask::Commit { tx, change, cause, .. } => {
             let mut names = match change {
-                Change::Place { place, .. } | Change::Remove { place } => vec![of(place)],
+                Change::Place { place, .. }
+                | Change::Swap { place, .. }
+                | Change::Remove { place } => vec![of(place)],
                 Change::Move { from, to, .. } => vec![of(from), of(to)],
             };
             names.extend(cause.iter().map(|cause| cause_of(root, cause)));

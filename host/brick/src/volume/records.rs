@@ -109,6 +109,15 @@ pub(super) fn was_done(handles: &Handles, member: &Member, check: &Check) -> boo
             found(place).is_ok_and(|found| found.and_then(|it| it.pointer()) == Some(*pointer))
         }
         Check::NameGone(place) => found(place).is_ok_and(|found| found.is_none()),
+        Check::Swapped(place, handle, link) => {
+            let is_done = found(place)
+                .is_ok_and(|found| found.is_some_and(|it| it.record.what.handle() == *handle));
+            if !is_done {
+                // Nothing leads to it.
+                let _ = unlinkat(member.bodies().dir(), body_path(*link), AtFlags::empty());
+            }
+            is_done
+        }
         Check::LinkGone(link) => {
             let path = body_path(*link);
             let at = crate::attr::stat_name(member.bodies().dir(), path.as_bytes());

@@ -54,7 +54,7 @@ impl State {
         let mut needed = Needed::default();
         for part in self.prepared.iter().flat_map(|prepared| &prepared.parts) {
             match part {
-                Preparation::Leave { place, .. } => {
+                Preparation::Leave { place, .. } | Preparation::Replace { place, .. } => {
                     needed.names.push((place.dir, place.name.clone()));
                 }
                 Preparation::Seal { id } => needed.sealed.push(id.handle()),

@@ -111,8 +111,9 @@ pub enum Ask {
         tx: TxId,
     },
     /// Promises a part of a transaction, to be done or undone as it is told later: see
-    /// [`Preparation`] for what each checks and keeps. [`Preparation::Leave`] needs the permission
-    /// to take the name, and waits where another transaction holds it. [`Preparation::Link`] needs
+    /// [`Preparation`] for what each checks and keeps. [`Preparation::Leave`] and
+    /// [`Preparation::Replace`] need the permission to take the name, and wait where another transaction
+    /// holds it. [`Preparation::Link`] needs
     /// what link(2) needs of the file. [`Preparation::Seal`] waits for another transaction's;
     /// `NotEmpty` where the copy has any entry; without a copy it is fine, and none can be made
     /// until it ends; tickets for a copy are no longer good. At the home it is `Stale` where the
@@ -309,6 +310,20 @@ pub enum Change {
         to: Place,
         /// The handle of what it replaces.
         replaced: Option<Handle>,
+    },
+    /// A name leads elsewhere, and what it stood for, `replaced`, stays: a body gets the hidden name
+    /// `link`. A file that lies here comes back from its hidden name. Else as [`Change::Place`].
+    Swap {
+        /// The name.
+        place: Place,
+        /// Where it leads.
+        pointer: Pointer,
+        /// The owner for the pointer.
+        uid: u32,
+        /// The handle of what it stood for.
+        replaced: Handle,
+        /// A hidden name for a body.
+        link: LinkId,
     },
     /// A pointer to a spread directory is removed.
     Remove {

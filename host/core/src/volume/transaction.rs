@@ -20,7 +20,7 @@ use super::id::DirId;
 use super::member::MemberId;
 use super::outcomes::Cause;
 use super::packed::{Pack, Unpack, pack_all, unpack_all};
-use super::record::LinkId;
+use super::record::{LinkId, Pointer};
 use crate::handle::Handle;
 
 /// Names a transaction.
@@ -60,6 +60,20 @@ pub enum Preparation {
         /// The name.
         place: Place,
         /// A hidden name for a body. A pointer keeps the one it has.
+        link: LinkId,
+    },
+    /// A name that is to stand for something else, as in an exchange. Until then it is as it was for
+    /// whoever looks, and every change of it waits. Finished: a body gets the hidden name `link`, and the
+    /// name leads where `pointer` does; a file that lies here comes back from its hidden name, as in
+    /// [`Change::Place`](super::Change::Place). Aborted: as it was.
+    Replace {
+        /// The name.
+        place: Place,
+        /// Where it is to lead.
+        pointer: Pointer,
+        /// The owner for the pointer.
+        uid: u32,
+        /// A hidden name for a body.
         link: LinkId,
     },
     /// Another name for a file of this member: its hidden name `link` is made. Finished: it stays.
@@ -281,6 +295,13 @@ impl Pack for Preparation {
                 id.pack(bytes);
                 parent.pack(bytes);
             }
+            Preparation::Replace { place, pointer, uid, link } => {
+                4_u8.pack(bytes);
+                place.pack(bytes);
+                pointer.to_payload().pack(bytes);
+                u64::from(*uid).pack(bytes);
+                link.pack(bytes);
+            }
         }
     }
 }
@@ -300,6 +321,12 @@ impl Unpack for Preparation {
             3 => {
                 let id = DirId::unpack(bytes)?;
                 Preparation::Reparent { id, parent: Handle::unpack(bytes)? }
+            }
+            4 => {
+                let place = Place::unpack(bytes)?;
+                let pointer = Pointer::of_payload(&Vec::unpack(bytes)?)?;
+                let uid = u32::try_from(u64::unpack(bytes)?).ok()?;
+                Preparation::Replace { place, pointer, uid, link: u128::unpack(bytes)? }
             }
             _ => return None,
         })
@@ -352,11 +379,13 @@ mod tests {
     }
 
     fn prepared() -> Prepared {
+        let pointer = Pointer::Dir(id());
         let parts = vec![
             Preparation::Leave { place: place(&[b'n'; 255]), link: 1 },
             Preparation::Link { handle: handle(8), link: u128::MAX },
             Preparation::Seal { id: id() },
             Preparation::Reparent { id: id(), parent: handle(9) },
+            Preparation::Replace { place: place(b"r"), pointer, uid: u32::MAX, link: 4 },
         ];
         Prepared { tx: TX, coordinator: 3, parts }
     }

@@ -248,7 +248,12 @@ impl Member {
         let in_memory = self.holds.iter().any(|(other, _, held)| {
             is_other(other) && matches!(held, Held::Place(held) if held == place)
         });
-        let leaves = |part: &Preparation| matches!(part, Preparation::Leave { place: leaving, .. } if leaving == place);
+        let leaves = |part: &Preparation| match part {
+            Preparation::Leave { place: held, .. } | Preparation::Replace { place: held, .. } => {
+                held == place
+            }
+            _ => false,
+        };
         let ends = self.plant == Some(Plant::LeaveEndsWithSession);
         let prepared = self.prepared.iter().any(|(other, (prepared, session))| {
             is_other(other)

@@ -84,7 +84,7 @@ impl Member {
         is_known: bool,
     ) -> Result<(Option<Record>, MemberSet), Answer> {
         match part {
-            Preparation::Leave { place, .. } => {
+            Preparation::Leave { place, .. } | Preparation::Replace { place, .. } => {
                 if !self.copies.contains_key(&key(&place.dir)) {
                     return Err(self.no_name(&place.dir));
                 }
@@ -161,7 +161,9 @@ impl Member {
             return told(Told::NotHeld);
         }
         let places = match change {
-            Change::Place { place, .. } | Change::Remove { place } => vec![place],
+            Change::Place { place, .. } | Change::Swap { place, .. } | Change::Remove { place } => {
+                vec![place]
+            }
             Change::Move { from, to, .. } => vec![from, to],
         };
         let is_mine = |place: &&Place| {
@@ -181,7 +183,9 @@ impl Member {
             }
         }
         let held = match change {
-            Change::Place { place, .. } | Change::Move { to: place, .. } => vec![place.clone()],
+            Change::Place { place, .. }
+            | Change::Swap { place, .. }
+            | Change::Move { to: place, .. } => vec![place.clone()],
             Change::Remove { .. } => Vec::new(),
         };
         let mut duties: Vec<Duty> = prepared.iter().map(|member| Duty::Finish { member }).collect();
@@ -216,6 +220,12 @@ impl Member {
                 self.set_name(place, what);
                 duties
             }
+            Change::Swap { place, pointer, replaced, link, .. } => {
+                let old = self.record(place);
+                assert_eq!(old.map(|old| old.what.handle()), Some(*replaced), "it was held");
+                self.swap(place, pointer, *link);
+                Vec::new()
+            }
             Change::Move { from, to, replaced } => {
                 let old = self.record(to);
                 assert_eq!(old.map(|old| old.what.handle()), *replaced, "it was held");
@@ -227,6 +237,15 @@ impl Member {
                 Vec::new()
             }
         }
+    }
+
+    /// A name leads elsewhere, and what it stood for stays.
+    fn swap(&mut self, place: &Place, pointer: &Pointer, link: LinkId) {
+        if let Some(file) = self.take_name(place).as_ref().and_then(body) {
+            self.links.insert(link, file);
+        }
+        let what = self.placed(pointer);
+        self.set_name(place, what);
     }
 
     /// A pointer to a file of this member becomes the file.
@@ -248,6 +267,9 @@ impl Member {
         let parts = self.prepared.remove(&tx).map(|(prepared, _)| prepared.parts);
         for part in parts.into_iter().flatten() {
             match part {
+                Preparation::Replace { place, pointer, link, .. } => {
+                    self.swap(place, pointer, *link);
+                }
                 Preparation::Leave { place, link } => {
                     let record = self.take_name(&place).expect("it is held");
                     if let Some(file) = body(&record) {

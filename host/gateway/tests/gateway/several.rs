@@ -241,7 +241,10 @@ async fn a_gateway_that_a_volume_has_outgrown_takes_nothing_for_absent_and_serve
     let refusal = until("it serves nobody", async || {
         for name in &names {
             let status = mount.client.lookup(dir, name).await.map(drop);
-            assert!(!matches!(status, Ok(()) | Err(Status::NotFound | Status::Stale)), "{status:?}");
+            assert!(
+                !matches!(status, Ok(()) | Err(Status::NotFound | Status::Stale)),
+                "{status:?}"
+            );
         }
         let stats = old.stats().await.bricks;
         let refused = |error: &&String| error.contains("name all");

@@ -144,10 +144,7 @@ fn fsx_finds_no_mismatch_on_two_mounts_in_turn() {
     if !need::programs(name, &["fsx"]) {
         return;
     }
-    let Some(share) = Share::start(
-        name,
-        &Layout { mounts: &[0, 1], ..Layout::default() },
-    ) else {
+    let Some(share) = Share::start(name, &Layout { mounts: &[0, 1], ..Layout::default() }) else {
         return;
     };
     let turn = share.scratch("turn");

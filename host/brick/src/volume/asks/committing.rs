@@ -52,7 +52,9 @@ impl Asked<'_> {
             }
         }
         let places = match change {
-            Change::Place { place, .. } | Change::Remove { place } => vec![place],
+            Change::Place { place, .. } | Change::Swap { place, .. } | Change::Remove { place } => {
+                vec![place]
+            }
             Change::Move { from, to, .. } => vec![from, to],
         };
         let holds = self.member.holds();
@@ -61,13 +63,18 @@ impl Asked<'_> {
         }
         let duties: Vec<Duty> = prepared.iter().map(|member| Duty::Finish { member }).collect();
         let held = match change {
-            Change::Place { place, .. } | Change::Move { to: place, .. } => vec![place.clone()],
+            Change::Place { place, .. }
+            | Change::Swap { place, .. }
+            | Change::Move { to: place, .. } => vec![place.clone()],
             Change::Remove { .. } => Vec::new(),
         };
         let leaves = Leaves { held, duties, cause };
         let duties = match change {
             Change::Place { place, pointer, uid, replaced } => {
                 self.place(tx, place, (pointer, *uid), *replaced, leaves, changes)?
+            }
+            Change::Swap { place, pointer, uid, replaced, link } => {
+                self.swap(tx, place, (pointer, *uid), (*replaced, *link), leaves, changes)?
             }
             Change::Move { from, to, replaced } => {
                 self.move_held(tx, from, to, *replaced, leaves, changes)?
@@ -288,7 +295,7 @@ impl Asked<'_> {
     }
 
     /// What is to be replaced, if it is still that.
-    fn find_replaced(
+    pub(super) fn find_replaced(
         &self,
         dir: &Directory,
         place: &Place,

@@ -1,13 +1,15 @@
 //! Everything that a member is asked: each as [`Ask`] says. Blocks.
 //!
 //! - `names`: what one member does alone; `holding`: names that are held.
-//! - `committing`: the change that commits; `promises`: what is prepared, finished and undone.
+//! - `committing`: the change that commits; `promises`: what is prepared, finished and undone;
+//!   `exchanging`: names that lead elsewhere while what they stood for stays.
 //! - `directories`: copies of directories, and what they are like.
 //!
 //! Whoever calls has entered what is worked on ([`super::entering`]).
 
 mod committing;
 mod directories;
+mod exchanging;
 mod holding;
 mod names;
 mod promises;

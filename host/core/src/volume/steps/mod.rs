@@ -6,7 +6,7 @@
 //! their answers and runs to the next batch. The gateway and the simulation in the tests drive the
 //! same code.
 //!
-//! - [`mkdir`], [`unlink`], [`rmdir`], [`link`], [`rename`]: one file an operation.
+//! - [`mkdir`], [`unlink`], [`rmdir`], [`link`], [`rename`], [`exchange`]: one file an operation.
 //! - [`copy`]: a member gets a copy of a directory. [`seal`]: all copies of one are closed.
 //! - [`transaction`]: prepare, commit, abort; [`completion`]: what is done after a commit.
 //! - [`redo`]: what somebody left unfinished is brought to its end.
@@ -21,6 +21,7 @@
 
 mod completion;
 mod copy;
+mod exchange;
 mod link;
 mod mkdir;
 mod redo;
@@ -84,8 +85,8 @@ pub enum Operation {
         /// A hidden name, random.
         link: LinkId,
     },
-    /// renameat2(2) with no flag, `RENAME_NOREPLACE` or, where one member arbitrates both names and
-    /// no directory gets another parent, `RENAME_EXCHANGE`.
+    /// renameat2(2) with no flag, `RENAME_NOREPLACE` or, where no directory gets another parent,
+    /// `RENAME_EXCHANGE`.
     Rename {
         /// The transaction, if it becomes one.
         tx: TxId,

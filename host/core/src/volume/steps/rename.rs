@@ -15,6 +15,7 @@
 
 use super::completion::{Completed, complete};
 use super::copy::ask_with_copy;
+use super::exchange::exchange;
 use super::seal::seal;
 use super::transaction::{Earlier, Transaction};
 use super::{Call, End, Members, Told, touch};
@@ -75,8 +76,6 @@ pub(super) async fn rename(
             Told::Elsewhere => return Status::InvalidArgument.into(),
             other => return other.failure_of_all().into(),
         }
-    } else if is_exchange {
-        return Status::InvalidArgument.into();
     }
     let mut transaction = Transaction::new(members, tx, to);
     match transaction.take_over().await {
@@ -87,14 +86,19 @@ pub(super) async fn rename(
         }
         Earlier::Unknown(end) => return end,
     }
-    match on_several(&mut transaction, &names, flags, link).await {
+    let ended = if is_exchange {
+        exchange(&mut transaction, &names, link).await
+    } else {
+        on_several(&mut transaction, &names, flags, link).await
+    };
+    match ended {
         Ok(end) | Err(Stop::End(end)) => end,
         Err(Stop::Refused(status)) => transaction.abort(status),
     }
 }
 
 /// Why it does not go on.
-enum Stop {
+pub(super) enum Stop {
     /// Something was refused: what was prepared is to be undone.
     Refused(Status),
     /// It is at its end.
@@ -153,7 +157,7 @@ async fn on_several(
 }
 
 /// The end of one that is committed.
-fn end_of(completed: Completed, names: &Names) -> End {
+pub(super) fn end_of(completed: Completed, names: &Names) -> End {
     let from = names.from.arbiter();
     if from != names.to.arbiter() && completed.unfinished.contains(from) {
         // It is done, and yet the old name may be seen a while longer.
@@ -187,7 +191,7 @@ async fn hold(
     }
 }
 
-async fn hold_name(
+pub(super) async fn hold_name(
     transaction: &mut Transaction<'_>,
     place: Place,
     purpose: Purpose,
@@ -260,7 +264,7 @@ async fn reparent(
 const TREE_MEMBER: MemberId = 0;
 
 /// What the new name is to lead to.
-fn pointer(what: &Named, link: LinkId) -> Pointer {
+pub(super) fn pointer(what: &Named, link: LinkId) -> Pointer {
     match *what {
         Named::Pointer(pointer) => pointer,
         Named::Body { handle, kind } => Pointer::File { handle, kind, link },
@@ -268,12 +272,12 @@ fn pointer(what: &Named, link: LinkId) -> Pointer {
 }
 
 /// A directory that has another name gets its time of last status change.
-fn renamed(id: DirId) -> Call {
+pub(super) fn renamed(id: DirId) -> Call {
     Call { member: id.home(), ask: Ask::Renamed { id } }
 }
 
 /// Both directories get their times, each once.
-fn touches(names: &Names) -> Vec<Call> {
+pub(super) fn touches(names: &Names) -> Vec<Call> {
     let mut touches: Vec<Call> = [&names.from, &names.to].into_iter().filter_map(touch).collect();
     touches.dedup();
     touches

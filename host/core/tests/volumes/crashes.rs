@@ -7,6 +7,7 @@ use portcullis_core::{Handle, Status};
 use crate::check::violations;
 use crate::mixed::{Told, finish};
 use crate::run::Op;
+use crate::tree::EXCHANGE;
 use crate::world::World;
 
 const MEMBERS: u8 = 3;
@@ -35,6 +36,7 @@ enum Scenario {
     Link(MemberId, Thing),
     Chmod(Thing),
     Rename { from: (MemberId, Thing), to: (MemberId, Thing), is_other_dir: bool },
+    Exchange { from: (MemberId, Thing), to: (MemberId, Thing), is_other_dir: bool },
 }
 
 /// What goes wrong.
@@ -74,6 +76,17 @@ fn scenarios() -> Vec<Scenario> {
                 to: (to, replaced),
                 is_other_dir,
             }));
+        }
+    }
+    let files = &things[..3];
+    let exchanged = files.iter().flat_map(|&from| things.iter().map(move |&to| (from, to)));
+    for (from, to) in exchanged {
+        for members in [(0, 0), (0, 1), (1, 2), (2, 1)] {
+            let (from, to) = ((members.0, from), (members.1, to));
+            all.push(Scenario::Exchange { from, to, is_other_dir: false });
+            if files.contains(&to.1) {
+                all.push(Scenario::Exchange { from, to, is_other_dir: true });
+            }
         }
     }
     all
@@ -193,11 +206,14 @@ impl Stage {
                 let id = DirId::of_handle(&handle).expect("a directory");
                 Op::Chmod { tx, id, mode: 0o711 }
             }
-            Scenario::Rename { from, to, is_other_dir } => {
+            Scenario::Rename { from, to, is_other_dir }
+            | Scenario::Exchange { from, to, is_other_dir } => {
                 let from = self.make(&dir, from.0, from.1);
                 let to_dir = if is_other_dir { self.mkdir(1) } else { dir };
                 let to = self.make(&to_dir, to.0, to.1);
-                Op::Volume(Operation::Rename { tx, from, to, flags: 0, link })
+                let is_exchange = matches!(scenario, Scenario::Exchange { .. });
+                let flags = if is_exchange { EXCHANGE } else { 0 };
+                Op::Volume(Operation::Rename { tx, from, to, flags, link })
             }
         }
     }
@@ -315,6 +331,11 @@ fn how_many_round_trips_an_operation_takes() {
     assert_eq!(rename((2, body), (1, body)), 4, "held, leaving, placed, finished");
     assert_eq!(rename((1, body), (2, body)), 5, "held twice");
     assert_eq!(rename((2, Thing::Dir), (1, Thing::Dir)), 6, "2 seals more");
+    let exchange = |from: (MemberId, Thing), to: (MemberId, Thing)| {
+        trips(Scenario::Exchange { from, to, is_other_dir: false })
+    };
+    assert_eq!(exchange((2, body), (1, body)), 4, "held, prepared, placed, finished");
+    assert_eq!(exchange((1, body), (2, Thing::Dir)), 5, "held twice");
     let from = (2, Thing::Dir);
     let is_moved = trips(Scenario::Rename { from, to: (1, nothing), is_other_dir: true });
     assert_eq!(is_moved, 4 + 2 + 2, "the tree held, prepared at home, two directories above");

@@ -6,11 +6,10 @@
 
 use std::os::fd::AsFd;
 
-use portcullis_core::Handle;
-use portcullis_core::volume::{Duty, LinkId, Place, Pointer, TxId};
-use portcullis_core::{FileKind, Status};
+use portcullis_core::volume::{Duty, LinkId, Named, Place, Pointer, TxId};
+use portcullis_core::{Entry, FileKind, Handle, Status};
 use portcullis_wire::message::Failure;
-use rustix::fs::{AtFlags, linkat, renameat};
+use rustix::fs::{AtFlags, linkat, renameat, unlinkat};
 use rustix::io::{Errno, Result as IoResult};
 
 use super::Asked;
@@ -41,9 +40,18 @@ impl Asked<'_> {
         }
         let new = target(pointer);
         let noted = self.noted(tx, Check::Swapped(place.clone(), new, link), None, leaves);
-        let intent = self.commit_noted(noted, &[&dir], || {
+        let committed = self.commit_noted(noted, &[&dir], || {
             self.lead_elsewhere(tx, (place, &dir), found.as_ref(), (pointer, uid), link)
-        })?;
+        });
+        if committed.is_err()
+            && let Ok(Some(found)) = self.find(&dir, place)
+            && found.record.what.handle() == replaced
+        {
+            // It has its name yet, and nothing leads to the hidden one.
+            let path = records::body_path(link);
+            let _ = unlinkat(self.member.bodies().dir(), path, AtFlags::empty());
+        }
+        let intent = committed?;
         changes.name(place.dir, &place.name);
         changes.attr(new);
         changes.attr(replaced);
@@ -112,10 +120,10 @@ impl Asked<'_> {
     }
 }
 
-fn is_dir(body: &portcullis_core::Entry) -> bool {
+fn is_dir(body: &Entry) -> bool {
     body.kind == FileKind::Directory
 }
 
 fn target(pointer: &Pointer) -> Handle {
-    portcullis_core::volume::Named::Pointer(*pointer).handle()
+    Named::Pointer(*pointer).handle()
 }

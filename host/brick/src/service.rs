@@ -1,6 +1,6 @@
 //! What a brick answers: one session a connection, and each request's way to a worker.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use portcullis_core::contents::Listed;
@@ -73,8 +73,9 @@ pub(crate) struct Session {
     pub(crate) files: Arc<OpenFiles>,
     /// The watches, where the peer caches what it is told.
     watcher: OnceLock<Watcher>,
-    /// The peer knows which part of a volume the brick is.
-    has_joined: AtomicBool,
+    /// How many members the volume has that the brick is part of, as far as the peer knows; 0 where it
+    /// does not know of one.
+    joined: AtomicU8,
     /// Listings and reads that may still begin.
     streams: Semaphore,
     warned: AtomicBool,
@@ -136,7 +137,7 @@ impl Service for BrickService {
             recaller,
             files: Arc::new(OpenFiles::new(self.tree.descriptors.clone())),
             watcher: OnceLock::new(),
-            has_joined: AtomicBool::new(false),
+            joined: AtomicU8::new(0),
             streams: Semaphore::new(BRICK_STREAMS_PER_CONNECTION_MAX),
             warned: AtomicBool::new(false),
             is_closed: Arc::default(),
@@ -161,6 +162,10 @@ impl Service for BrickService {
         mut reply: ReplySink,
     ) -> Result<(), PeerGone> {
         self.counters.requests[request.verb() as usize].fetch_add(1, Ordering::Relaxed);
+        if let Err(failure) = self.check_outgrown(session, &request) {
+            self.count(session, Some(&failure));
+            return reply.result(Err(failure)).await;
+        }
         let answer = match request {
             Request::List { dir, after, acl, contents } => {
                 if acl {
@@ -181,7 +186,11 @@ impl Service for BrickService {
                 let tree = self.tree.clone();
                 let joined = move || joining::join(&tree, membership);
                 let joined = self.tree.workers.run(joined).await;
-                session.has_joined.store(joined.is_ok(), Ordering::Relaxed);
+                let count = match &joined {
+                    Ok(Reply::Joined { membership: Some(membership), .. }) => membership.count,
+                    _ => 0,
+                };
+                session.joined.store(count, Ordering::Relaxed);
                 joined
             }
             Request::Detach => {
@@ -228,7 +237,7 @@ impl BrickService {
     ) -> Result<Reply, Failure> {
         let tree = &self.tree;
         if let Some(member) = tree.handles.member()
-            && !session.has_joined.load(Ordering::Relaxed)
+            && session.joined.load(Ordering::Relaxed) == 0
         {
             return Err(joining::not_joined(member));
         }
@@ -252,6 +261,20 @@ impl BrickService {
             life: tree.life(),
             notices: tree.direct.notices(),
         })
+    }
+
+    /// Refuses a gateway that attached before the volume had all the members that it has now: it would
+    /// take names that they have for absent. It has to connect again, and is told so by a join.
+    fn check_outgrown(&self, session: &Session, request: &Request) -> Result<(), Failure> {
+        if session.id().is_none() || matches!(request, Request::Join { .. } | Request::Detach) {
+            return Ok(());
+        }
+        match self.tree.handles.member() {
+            Some(member) if session.joined.load(Ordering::Relaxed) < member.membership().count => {
+                Err(joining::outgrown(member))
+            }
+            _ => Ok(()),
+        }
     }
 
     async fn renew(&self, session: &Arc<Session>) -> Result<Reply, Failure> {

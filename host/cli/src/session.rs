@@ -121,8 +121,12 @@ fn explained(address: &Address) -> impl FnOnce(ClientError) -> CliError {
     }
 }
 
-/// Finds the entry that an address names.
+/// Finds the entry that an address names. The root is as the gateway told it when the client connected,
+/// which was after this command began: it is not asked for again.
 pub(crate) async fn resolve(client: &Client, address: &Address) -> Result<Entry, CliError> {
+    if components(address.path()).next().is_none() {
+        return Ok(client.root().clone());
+    }
     client.resolve(address.path()).await.map_err(CliError::request(address.given()))
 }
 

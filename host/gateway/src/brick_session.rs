@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_core::Entry;
+use portcullis_core::cache::{Learnt, MutationStamp};
 use portcullis_core::limits::{LEASE_HELD_MS, LEASE_MS, LEASE_RENEW_MS};
 use portcullis_core::watch::Lease;
 use portcullis_transport::{CallError, Connection, Role, TransportError};
@@ -57,11 +58,12 @@ impl Volume {
         let mut failures = 0u32;
         let mut ended = 0;
         loop {
+            let stamp = self.cache.begin_mutation();
             match link.connect(&self.bricks, ended).await {
                 Ok(session) => {
                     info!(brick = %address, "connected to the brick");
                     let (since, id) = (Instant::now(), session.id);
-                    let reason = self.stay_connected(&link, session).await;
+                    let reason = self.stay_connected(&link, session, stamp).await;
                     warn!(brick = %address, reason, "lost the connection to the brick");
                     ended = if self.session_lost(link.number).await { id } else { 0 };
                     let short = since.elapsed() < Duration::from_millis(SESSION_MS_MIN);
@@ -84,11 +86,13 @@ impl Volume {
         self: &Arc<Self>,
         link: &Arc<BrickLink>,
         session: BrickSession,
+        stamp: MutationStamp,
     ) -> String {
         let session = Arc::new(session);
         let until_ms = self.now_ms() + session.lease.left_ms(self.now_ms());
         self.leases.joins(link.number, until_ms, |until_ms| self.bound_leases(until_ms));
         if self.outlast_clients(link.number, &session).await {
+            self.learn_root(link, &session.root, stamp);
             link.up(session.clone());
         } else {
             session.connection.close("its lease is too short");
@@ -108,6 +112,15 @@ impl Volume {
         self.leases.lost(link.number);
         drop((renewing, recalls, reopening, finishing));
         reason
+    }
+
+    /// The brick told the attributes of its root, which this session watches: the first client need not
+    /// wait until they are asked for once more.
+    fn learn_root(&self, link: &BrickLink, root: &Entry, stamp: MutationStamp) {
+        let Entry { handle, attr: Some(attr), .. } = *root else { return };
+        if self.may_cache() && self.bricks.of(&handle).number == link.number {
+            self.cache.learn(self.now_ms(), stamp, &[], &[Learnt::Attr { handle, attr }]);
+        }
     }
 
     /// Makes the lease of a new session reach as far as those that clients have, which other bricks

@@ -107,6 +107,22 @@ impl Bricks {
         self.links.iter().fold(0xcbf2_9ce4_8422_2325, mixed)
     }
 
+    /// The life of a brick in which a client asked for something first, by what the client knows of the
+    /// lives of all: 0, which none has, where any was started again since.
+    pub(crate) fn life_of(&self, member: u8, known: u64) -> u64 {
+        let is_same = known == self.life();
+        if is_same { self.numbered(member).last_life() } else { 0 }
+    }
+
+    /// Waits until it is known which life every brick is in, as far as they are there: for what is asked
+    /// again of a gateway that has just been started.
+    pub(crate) async fn meet(&self) {
+        for brick in self.links.iter().filter(|brick| brick.last_life() == 0) {
+            // What needs one that is away fails for that.
+            let _ = brick.session(0, self.deadline()).await;
+        }
+    }
+
     /// How changes are noticed that others make on the bricks: as on the one that does it worst.
     pub(crate) fn notices(&self) -> Notices {
         let rank = |notices: &Notices| match notices {

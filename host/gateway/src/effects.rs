@@ -35,6 +35,9 @@ impl Session {
         mutation: Mutation,
         body: Body,
     ) -> Result<Reply, Failure> {
+        if op.retry && self.volume.bricks.are_several() {
+            self.volume.bricks.meet().await;
+        }
         if self.volume.bricks.are_several() && several::may_concern_several(&mutation) {
             return self.mutate_several(op, caller, mutation).await;
         }

@@ -1,8 +1,8 @@
 //! Answers to operations on several bricks, kept so that a client which lost its connection and asks
 //! again is told what came of the first time.
 //!
-//! Bricks keep the answers to operations on one of them. One on several has its answer here only, so
-//! when this gateway is started anew nobody knows what came of one that was under way.
+//! Bricks keep the answers to operations on one of them, and what came of those on several; what is
+//! kept here is the answer itself, and who waits for it.
 
 use std::collections::HashSet;
 

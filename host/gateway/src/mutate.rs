@@ -103,10 +103,7 @@ impl Asked {
         let brick = brick_of(&session.volume.bricks, &mutation, &files)?.clone();
         let mut op = op;
         if op.retry && session.volume.bricks.are_several() {
-            // The client knows one number for the lives of all bricks: where that is the same as it
-            // was, so is the life of this one.
-            let is_same = op.life == session.volume.bricks.life();
-            op.life = if is_same { brick.last_life() } else { 0 };
+            op.life = session.volume.bricks.life_of(brick.number as u8, op.life);
         }
         Ok(Self { op, caller, mutation, files, brick, body: Pieces { body, kept: Vec::new() } })
     }
@@ -178,7 +175,7 @@ impl Asked {
         });
         *copies += 1;
         match dir.as_ref().and_then(DirId::of_handle) {
-            Some(id) if *copies <= COPIES_MAX => client.volume.ensure_copy(id, &self.brick).await,
+            Some(id) if *copies <= COPIES_MAX => client.volume.need_copy(id, &self.brick).await,
             _ => Err(self.brick.nonsense(self.mutation.verb())),
         }
     }

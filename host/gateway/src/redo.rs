@@ -41,11 +41,9 @@ impl Volume {
             let operation = Operation::Redo { member: brick.number as u8, unfinished };
             let ended = asks.run(operation, None).await;
             asks.tell_all().await;
-            match ended.map(|end| end.result) {
-                Ok(Ok(_)) => {}
+            if let Err(status) = ended.result {
                 // It goes on when the bricks that are needed are back.
-                Ok(Err(status)) => debug!(brick = %brick.address, %status, "not all was finished"),
-                Err(fall) => debug!(failure = %fall.failure(), "not all was finished"),
+                debug!(brick = %brick.address, %status, "not all was finished");
             }
         }
     }

@@ -54,9 +54,8 @@ impl Volume {
         let mut asks = Asks::new(self, Caller::ROOT);
         let duties = vec![Duty::Refresh { id }];
         let operation = Operation::Complete { tx: lead.tx, coordinator: id.home(), duties };
-        if let Ok(end) = asks.run(operation, None).await {
-            asks.ask_all(end.after).await;
-        }
+        let end = asks.run(operation, None).await;
+        asks.ask_all(end.after).await;
         changes.append(&mut asks.changes);
     }
 }

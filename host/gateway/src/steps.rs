@@ -1,14 +1,15 @@
 //! Operations on several bricks, driven: core says what is asked next, here it is asked.
 //!
-//! An operation that was asked before, of another gateway, is begun again only where one brick can tell
-//! whether it was done; else nobody knows.
+//! An operation that was asked before, of another gateway, is not done again: what came of it its bricks
+//! know, each by the client's own number, or the coordinator of its transaction.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use portcullis_core::replay::OpId;
 use portcullis_core::volume::steps::{Call, End, Next, Operation, Steps};
-use portcullis_core::volume::{Ask, DirId, LinkId, Place, Told, TxId};
+use portcullis_core::volume::{Ask, Asked, Cause, DirId, LinkId, Place, Told, TxId};
 use portcullis_core::{Entry, FileKind, Status};
 use portcullis_wire::message::{Caller, Failure, Mutated, Mutation};
 
@@ -21,6 +22,10 @@ use crate::volume::Volume;
 
 /// How often an operation is begun anew whose bricks forgot what they held for it.
 const TRIES_MAX: usize = 4;
+
+/// How often an operation that was asked before waits for names which are held, some 2 s each time: a
+/// brick takes up to 6 s to find out that a gateway has died.
+const WAITS_MAX: usize = 6;
 
 /// Numbers of the transactions that this gateway leads.
 #[derive(Debug, Default)]
@@ -68,7 +73,6 @@ impl Volume {
         let mut asks = Asks::new(self, Caller::ROOT);
         let operation = Operation::EnsureCopy { id, member: brick.number as u8 };
         let end = asks.run(operation, None).await;
-        let end = end.map_err(|fall| fall.failure().clone())?;
         end.result.map(|_| ()).map_err(|status| asks.failure(status))
     }
 }
@@ -76,14 +80,21 @@ impl Volume {
 impl Asks {
     /// Carries out a mutation of names.
     pub(crate) async fn carry_out(&mut self, joint: &Joint) -> Result<Mutated, Fall> {
-        for _ in 0..TRIES_MAX {
+        self.own_pointers(&joint.mutation).await;
+        let (mut tries, mut waits) = (0, 0);
+        while tries < TRIES_MAX {
+            tries += 1;
             let lead = self.volume.lead();
             let operation = self.operation(&joint.mutation, lead.tx).map_err(Fall::Failed)?;
-            let End { result, after } = self.run(operation, Some(joint)).await?;
+            let End { result, after } = self.run(operation, Some(joint)).await;
             self.tidy_up(after, lead);
             match result {
                 Ok(entry) => return Ok(result_of(&joint.mutation, entry.map(|entry| *entry))),
                 Err(Status::Busy) => {}
+                // By what the gateway left that led it before, until that is undone.
+                Err(Status::InUse) if joint.is_doubtful && waits < WAITS_MAX => {
+                    (waits, tries) = (waits + 1, tries - 1);
+                }
                 Err(Status::InDoubt) => return Err(Fall::Unknown(self.doubt())),
                 Err(status) => return Err(Fall::Failed(self.failure(status))),
             }
@@ -93,50 +104,40 @@ impl Asks {
     }
 
     /// Runs an operation to its end.
-    pub(crate) async fn run(
-        &mut self,
-        operation: Operation,
-        joint: Option<&Joint>,
-    ) -> Result<End, Fall> {
-        let is_doubtful = joint.is_some_and(|joint| joint.is_doubtful);
-        let (mut steps, mut next) = Steps::begin(operation);
+    pub(crate) async fn run(&mut self, operation: Operation, joint: Option<&Joint>) -> End {
+        let asked = joint.map(|joint| self.asked(joint, &operation));
+        let (mut steps, mut next) = Steps::begin_asked(operation, asked);
         loop {
             match next {
-                Next::End(end) => return Ok(end),
+                Next::End(end) => return end,
                 Next::Ask(calls) => {
-                    let op = joint.filter(|_| calls.iter().all(is_whole)).map(|joint| joint.op);
-                    let is_known = |call: &Call| is_whole(call) || is_about_copies(call);
-                    if is_doubtful && !calls.iter().all(is_known) {
-                        return Err(in_doubt());
-                    }
-                    let told = match op {
-                        Some(op) => self.ask_whole(calls, op, is_doubtful).await,
+                    let told = match joint.filter(|_| calls.iter().all(is_whole)) {
+                        Some(joint) => self.ask_whole(calls, joint.op, joint.is_doubtful).await,
                         None => self.ask_all(calls).await,
                     };
-                    if is_doubtful && told.contains(&Told::Elsewhere) {
-                        return Err(in_doubt());
-                    }
                     next = steps.told(told);
                 }
             }
         }
     }
 
+    /// Who asked for an operation, and in which life of the brick that would coordinate it.
+    fn asked(&self, joint: &Joint, operation: &Operation) -> Asked {
+        let OpId { client, number, oldest, life, .. } = joint.op;
+        let bricks = &self.volume.bricks;
+        let life_of = |member| bricks.life_of(member, life);
+        let again = operation.coordinator().map(life_of).filter(|_| joint.is_doubtful);
+        Asked { cause: Cause { client, number, oldest }, again }
+    }
+
     /// Asks for what one brick may do alone, under the client's own number.
-    async fn ask_whole(
-        &mut self,
-        calls: Vec<Call>,
-        mut op: portcullis_core::replay::OpId,
-        is_doubtful: bool,
-    ) -> Vec<Told> {
-        let mut told = Vec::with_capacity(calls.len());
+    async fn ask_whole(&mut self, calls: Vec<Call>, mut op: OpId, is_doubtful: bool) -> Vec<Told> {
+        let (mut told, client_life) = (Vec::with_capacity(calls.len()), op.life);
         for Call { member, ask } in calls {
-            let bricks = &self.volume.bricks;
+            let life = self.volume.bricks.life_of(member, client_life);
             op.retry = is_doubtful;
             if is_doubtful {
-                // The client knows one number for the lives of all bricks.
-                let is_same = op.life == bricks.life();
-                op.life = if is_same { bricks.numbered(member).last_life() } else { 0 };
+                op.life = life;
             }
             told.push(self.ask(member, ask, Some(op)).await);
         }
@@ -199,27 +200,6 @@ fn is_whole(call: &Call) -> bool {
             | Ask::Rename { .. }
             | Ask::Link { .. }
     )
-}
-
-/// Whether an ask does not change what anybody sees, whatever became of the operation; or does what
-/// is left to be done of one that was done.
-fn is_about_copies(call: &Call) -> bool {
-    matches!(
-        call.ask,
-        Ask::ExpectCopy { .. }
-            | Ask::Enlist { .. }
-            | Ask::MakeCopy { .. }
-            | Ask::Touch { .. }
-            | Ask::Finish { .. }
-            | Ask::RemoveBody { .. }
-            | Ask::Forget { .. }
-    )
-}
-
-fn in_doubt() -> Fall {
-    let detail = "it was asked of another gateway, or an earlier life of this one: nobody knows whether \
-                  it was applied";
-    Fall::Unknown(Failure::new(Status::InDoubt, detail))
 }
 
 /// What the client is told of an operation that went well.

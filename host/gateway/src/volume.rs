@@ -26,6 +26,7 @@ use crate::bricks::Bricks;
 use crate::clients::Clients;
 use crate::clock::Clock;
 use crate::coherence::WatchCounters;
+use crate::copies_ahead::CopiesAhead;
 use crate::fills::Seat;
 use crate::inlining::Inlining;
 use crate::kept_answers::KeptAnswers;
@@ -55,6 +56,7 @@ pub(crate) struct Volume {
     pub(crate) led: Led,
     pub(crate) kept_answers: KeptAnswers,
     pub(crate) touches: Touches,
+    pub(crate) copies_ahead: CopiesAhead,
     pub(crate) scans: Scans,
     pub(crate) ahead: AheadShared,
     pub(crate) inlining: Inlining,
@@ -87,6 +89,7 @@ impl Volume {
             led: Led::default(),
             kept_answers: KeptAnswers::default(),
             touches: Touches::default(),
+            copies_ahead: CopiesAhead::default(),
             bricks,
             scans: Scans::new(),
             ahead,

@@ -8,7 +8,9 @@ use portcullis_core::limits::{
     NAME_LEN_MAX, POLICY_COMPONENT_LEN_BYTES_MAX, POLICY_CONFIG_LEN_BYTES_MAX,
 };
 use portcullis_core::replay::OpId;
-use portcullis_core::volume::{Ask, Change as Placed, MemberSet, Place, Told, TxId, Unfinished};
+use portcullis_core::volume::{
+    Ask, Cause, Change as Placed, MemberSet, Place, Told, TxId, Unfinished,
+};
 use portcullis_core::watch::Change;
 use portcullis_core::{Attr, ChunkBuilder, Entry, EntryRef, FileKind, Handle, Status, Timestamp};
 
@@ -117,12 +119,16 @@ fn mutations() -> Vec<Mutation> {
             tx: TX,
             change: Placed::Move { from: place(), to: place(), replaced: Some(handle) },
             prepared: MemberSet::of(3),
+            cause: Some(CAUSE),
         }),
+        Mutation::Volume(Ask::TakeOver { tx: TX, cause: CAUSE, life: 6 }),
+        Mutation::Volume(Ask::Own { place: place(), handle, uid: 1000 }),
         Mutation::Recall,
     ]
 }
 
 const TX: TxId = TxId { gateway: 1 << 99, number: 3 };
+const CAUSE: Cause = Cause { client: 1 << 98, number: 8, oldest: 7 };
 
 fn place() -> Place {
     Place { dir: handle(), name: b"\xffname".to_vec() }
@@ -222,6 +228,8 @@ fn replies() -> Vec<ReplyFrame> {
         mutated(Mutated::Attr(Attr::default())),
         mutated(Mutated::Written { len_bytes: 1 }),
         mutated(Mutated::Told(Told::Record(None))),
+        mutated(Mutated::Told(Told::TakenOver { committed: Some((TX, vec![])) })),
+        mutated(Mutated::Told(Told::Renamed { duties: vec![], moved: vec![] })),
         mutated(Mutated::NotAsked),
         ReplyFrame::Reply(Reply::Statfs(Statfs::default())),
         ReplyFrame::Reply(Reply::Xattr(b"a\0b".to_vec())),

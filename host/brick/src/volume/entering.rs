@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use portcullis_core::Handle;
-use portcullis_core::volume::{Ask, Change, DirId, Duty, Place, Preparation, TxId};
+use portcullis_core::volume::{Ask, Cause, Change, DirId, Duty, Place, Preparation, TxId};
 use portcullis_wire::message::{Failure, Mutation};
 
 use super::Member;
@@ -66,14 +66,24 @@ fn asked(member: &Member, root: &Handle, ask: &Ask) -> (Vec<NameOf>, Option<TxId
         Ask::Rename { tx, from, to, .. } => in_turn(tx, vec![of(from), of(to)]),
         Ask::HoldTree { tx } => in_turn(tx, vec![tree_of(root)]),
         Ask::Prepare { tx, part, .. } => match part {
-            Preparation::Leave { place, .. } => in_turn(tx, vec![of(place)]),
+            Preparation::Leave { place, .. } | Preparation::Replace { place, .. } => {
+                in_turn(tx, vec![of(place)])
+            }
             Preparation::Reparent { id, .. } => in_turn(tx, vec![parent_of(id)]),
             Preparation::Link { .. } | Preparation::Seal { .. } => in_turn(tx, Vec::new()),
         },
-        Ask::Commit { tx, change, .. } => match change {
-            Change::Place { place, .. } | Change::Remove { place } => in_turn(tx, vec![of(place)]),
-            Change::Move { from, to, .. } => in_turn(tx, vec![of(from), of(to)]),
-        },
+        Ask::Commit { tx, change, cause, .. } => {
+            let mut names = match change {
+                Change::Place { place, .. }
+                | Change::Swap { place, .. }
+                | Change::Remove { place } => vec![of(place)],
+                Change::Move { from, to, .. } => vec![of(from), of(to)],
+            };
+            names.extend(cause.iter().map(|cause| cause_of(root, cause)));
+            in_turn(tx, names)
+        }
+        Ask::TakeOver { tx, cause, .. } => in_turn(tx, vec![cause_of(root, cause)]),
+        Ask::Own { place, .. } => (vec![of(place)], None),
         Ask::Forget { tx, version: Some(_) } => {
             let intent = member.transactions().intent(*tx);
             let refreshed =
@@ -92,8 +102,12 @@ fn asked(member: &Member, root: &Handle, ask: &Ask) -> (Vec<NameOf>, Option<TxId
             (vec![attributes_of(&id.handle())], None)
         }
         Ask::Mark { tx, id } => in_turn(tx, vec![attributes_of(&id.handle())]),
-        Ask::RemoveBody { .. } | Ask::MakeCopy { .. } | Ask::SetCopy { .. } | Ask::Touch { .. } => {
-            (Vec::new(), None)
-        }
+        Ask::RemoveBody { .. } | Ask::MakeCopy { .. } | Ask::SetCopy { .. } => (Vec::new(), None),
+        Ask::Touch { .. } | Ask::Renamed { .. } => (Vec::new(), None),
     }
+}
+
+/// What a transaction carries out: it is committed, or taken over, by one at a time.
+fn cause_of(root: &Handle, cause: &Cause) -> NameOf {
+    turn_of(root, TxId { gateway: cause.client, number: cause.number })
 }

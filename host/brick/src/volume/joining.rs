@@ -109,6 +109,16 @@ fn has_files(handles: &Handles) -> rustix::io::Result<bool> {
     Ok(false)
 }
 
+/// Why somebody is not answered any more who joined the volume when it had fewer members.
+pub(crate) fn outgrown(member: &Member) -> Failure {
+    let count = member.membership().count;
+    let detail = format!(
+        "the volume has {count} bricks by now, more than this gateway was given: start it again, and \
+         name all of them"
+    );
+    Failure::new(Status::Unavailable, detail)
+}
+
 /// Why somebody who did not join the volume is not answered.
 pub(crate) fn not_joined(member: &Member) -> Failure {
     let Membership { member, count, volume, .. } = member.membership();

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock};
 use portcullis_core::Handle;
 use portcullis_core::limits::BRICKS_MAX;
-use portcullis_core::volume::{DirId, MemberId, MemberSet, Pointer};
+use portcullis_core::volume::{DirId, MemberId, MemberSet, Outcomes, Pointer};
 use portcullis_wire::message::Membership;
 use rustix::fs::{Mode, OFlags, ResolveFlags, mkdirat, openat2};
 use rustix::io::{Errno, Result};
@@ -54,6 +54,8 @@ pub(crate) struct Member {
     tickets: Tickets,
     transactions: Transactions,
     holds: Arc<Holds>,
+    /// What came of operations that it coordinated.
+    outcomes: Mutex<Outcomes>,
 }
 
 impl Member {
@@ -91,6 +93,7 @@ impl Member {
             tickets: Tickets::default(),
             transactions: Transactions::open(dir.as_fd())?,
             holds: Arc::default(),
+            outcomes: Mutex::default(),
             membership: RwLock::new(membership),
             dir,
         })
@@ -182,7 +185,16 @@ impl Member {
         for (tx, needed) in self.transactions.all_needed() {
             self.holds.add(tx, &needed);
         }
+        let mut outcomes = self.outcomes.lock();
+        for (tx, cause) in self.transactions.causes() {
+            outcomes.commit(&cause, tx);
+        }
         Ok(())
+    }
+
+    /// What came of operations that it coordinated.
+    pub(super) fn outcomes(&self) -> &Mutex<Outcomes> {
+        &self.outcomes
     }
 
     /// The hidden directory.

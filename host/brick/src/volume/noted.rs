@@ -18,6 +18,9 @@ pub(super) enum Check {
     NameGone(Place),
     /// The hidden name of a file is not there.
     LinkGone(LinkId),
+    /// The name stands for what has this handle. Where it does not, the hidden name goes that was made
+    /// for what it stood for.
+    Swapped(Place, Handle, LinkId),
 }
 
 /// A commit, noted.
@@ -46,6 +49,12 @@ impl Noted {
                 bytes.push(3);
                 bytes.extend_from_slice(&link.to_le_bytes());
             }
+            Check::Swapped(place, handle, link) => {
+                bytes.push(4);
+                pack_place(place, &mut bytes);
+                pack(handle.as_bytes(), &mut bytes);
+                bytes.extend_from_slice(&link.to_le_bytes());
+            }
         }
         bytes.extend_from_slice(&self.intent.to_bytes());
         bytes
@@ -59,10 +68,10 @@ impl Noted {
             0 => Check::Done,
             1 => Check::NameIs(unpack_place(rest)?, Pointer::of_payload(unpack(rest)?)?),
             2 => Check::NameGone(unpack_place(rest)?),
-            3 => {
-                let (link, after) = rest.split_first_chunk()?;
-                *rest = after;
-                Check::LinkGone(LinkId::from_le_bytes(*link))
+            3 => Check::LinkGone(unpack_link(rest)?),
+            4 => {
+                let (place, handle) = (unpack_place(rest)?, Handle::new(unpack(rest)?)?);
+                Check::Swapped(place, handle, unpack_link(rest)?)
             }
             _ => return None,
         };
@@ -82,6 +91,12 @@ fn unpack<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (part, rest) = rest.split_at_checked(len.into())?;
     *bytes = rest;
     Some(part)
+}
+
+fn unpack_link(bytes: &mut &[u8]) -> Option<LinkId> {
+    let (link, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(LinkId::from_le_bytes(*link))
 }
 
 fn pack_place(place: &Place, bytes: &mut Vec<u8>) {
@@ -108,7 +123,7 @@ mod tests {
         let pointer = Pointer::File { handle, kind: FileKind::Regular, link: 9 };
         let tx = TxId { gateway: 1, number: 2 };
         let duties = vec![Duty::Finish { member: 1 }];
-        let intent = Intent { tx, held: vec![place.clone()], duties };
+        let intent = Intent { tx, held: vec![place.clone()], duties, cause: None };
         let checks = [
             Check::Done,
             Check::NameIs(place.clone(), pointer),

@@ -109,6 +109,14 @@ pub(super) fn was_done(handles: &Handles, member: &Member, check: &Check) -> boo
             found(place).is_ok_and(|found| found.and_then(|it| it.pointer()) == Some(*pointer))
         }
         Check::NameGone(place) => found(place).is_ok_and(|found| found.is_none()),
+        Check::Swapped(place, handle, link) => {
+            let stands_for = found(place).ok().flatten().map(|it| it.record.what.handle());
+            if stands_for.is_some_and(|stands_for| stands_for != *handle) {
+                // What it stood for has its name yet, and nothing leads to the hidden one.
+                let _ = unlinkat(member.bodies().dir(), body_path(*link), AtFlags::empty());
+            }
+            stands_for == Some(*handle)
+        }
         Check::LinkGone(link) => {
             let path = body_path(*link);
             let at = crate::attr::stat_name(member.bodies().dir(), path.as_bytes());

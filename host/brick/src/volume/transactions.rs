@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use portcullis_core::limits::UNFINISHED_TOLD_MAX;
 use portcullis_core::volume::{
-    DirId, Duty, Intent, MemberId, Preparation, Prepared, TxId, Unfinished,
+    Cause, DirId, Duty, Intent, MemberId, Preparation, Prepared, TxId, Unfinished,
 };
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, fsync, openat, renameat, unlinkat};
 use rustix::io::{Errno, Result, read, write};
@@ -54,7 +54,7 @@ impl State {
         let mut needed = Needed::default();
         for part in self.prepared.iter().flat_map(|prepared| &prepared.parts) {
             match part {
-                Preparation::Leave { place, .. } => {
+                Preparation::Leave { place, .. } | Preparation::Replace { place, .. } => {
                     needed.names.push((place.dir, place.name.clone()));
                 }
                 Preparation::Seal { id } => needed.sealed.push(id.handle()),
@@ -173,6 +173,12 @@ impl Transactions {
     /// The intent of a transaction that is committed.
     pub(super) fn intent(&self, tx: TxId) -> Option<Intent> {
         self.table.lock().get(&tx)?.intent.clone()
+    }
+
+    /// What the transactions carried out whose intents are on disk.
+    pub(super) fn causes(&self) -> Vec<(TxId, Cause)> {
+        let cause = |(tx, state): (&TxId, &State)| Some((*tx, state.intent.as_ref()?.cause?));
+        self.table.lock().iter().filter_map(cause).collect()
     }
 
     /// Whether somebody has promised to tell the copies of a directory that it changes.

@@ -375,3 +375,7 @@ impl Drop for Reader {
         self.flight.moved.notify_one();
     }
 }
+
+#[cfg(test)]
+#[path = "ahead_tests.rs"]
+mod tests;

@@ -34,6 +34,8 @@ pub(super) struct Dir {
     pub(super) standing: Standing,
     /// Its subdirectories were told, or are told by the listing ahead of it.
     pub(super) is_told: bool,
+    /// The number of the last listing ahead of it.
+    pub(super) listing: u64,
 }
 
 /// See the module.
@@ -65,7 +67,7 @@ impl Dirs {
     pub(super) fn add(&mut self, handle: &Handle) -> DirId {
         self.given += 1;
         let id = DirId(self.given);
-        let dir = Dir { handle: *handle, standing: Standing::Known, is_told: false };
+        let dir = Dir { handle: *handle, standing: Standing::Known, is_told: false, listing: 0 };
         self.by_id.insert(id, dir);
         let Self { by_id, by_handle, hasher, .. } = self;
         let hash_of = |id: &DirId| by_id.get(id).map_or(0, |dir| hasher.hash_one(dir.handle));

@@ -18,6 +18,7 @@ pub mod crawl;
 mod dirs;
 mod packed;
 mod prefetcher;
+mod room;
 #[cfg(test)]
 mod simulation;
 pub mod statahead;

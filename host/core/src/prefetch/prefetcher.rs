@@ -12,11 +12,13 @@
 //! directories may stand differently by then.
 //!
 //! What must hold: never more listings are under way than the budget has requests; no new one
-//! begins while what was brought and is not used is over its bytes or entries, and one that brings
+//! begins while what was brought and is not used is over its bytes or entries, or over what lasts in
+//! memory (`room`), and one that brings
 //! more than that alone is stopped; each listing ahead is counted once, as used, late, wasted,
 //! cancelled or failed. All of that whatever a policy answers, and when.
 
 use super::dirs::{Dirs, Held, Standing};
+use super::room::Room;
 use super::{Answer, DirId, Entry, Event, Loss, PrefetchPolicy};
 use crate::attr::FileKind;
 use crate::chunk::Chunk;
@@ -104,6 +106,7 @@ pub struct Answered {
 /// See the module.
 pub struct Prefetcher {
     budget: Budget,
+    room: Room,
     dirs: Dirs,
     events: Vec<Event>,
     answers: Vec<Answer>,
@@ -117,6 +120,7 @@ impl Prefetcher {
     pub fn new(budget: Budget, seed: u64) -> Self {
         Self {
             budget,
+            room: Room::new(&budget),
             dirs: Dirs::new(seed),
             events: Vec::new(),
             answers: Vec::new(),
@@ -168,12 +172,20 @@ impl Prefetcher {
             _ if is_cached => Entry::Known,
             _ => Entry::Missed,
         };
-        match entry {
-            Entry::Used => self.counters.used += 1,
-            Entry::Late => self.counters.late += 1,
+        self.room.entered();
+        match (entry, standing) {
+            (Entry::Used, Standing::Ready(held)) => {
+                self.counters.used += 1;
+                self.room.used(held);
+            }
+            (Entry::Late, _) => self.counters.late += 1,
             // It has left the cache.
-            Entry::Missed if matches!(standing, Standing::Ready(_)) => self.counters.wasted += 1,
-            Entry::Known | Entry::Missed => {}
+            (Entry::Missed, Standing::Ready(_)) => {
+                self.counters.wasted += 1;
+                let listing = self.dirs.get(id).map_or(0, |dir| dir.listing);
+                self.room.lost(listing, self.held);
+            }
+            _ => {}
         }
         self.stand(id, Standing::Entered);
         self.events.push(Event::Entered { dir: id, entry });
@@ -228,6 +240,7 @@ impl Prefetcher {
         };
         match outcome {
             Ok(()) => {
+                self.room.brought(held);
                 self.stand(id, Standing::Ready(held));
                 self.events.push(Event::Listed { dir: id });
             }
@@ -356,14 +369,14 @@ impl Prefetcher {
     }
 
     fn want(&self) -> usize {
-        let is_full =
-            self.held.bytes >= self.budget.bytes || self.held.entries >= self.budget.entries;
-        if is_full { 0 } else { self.budget.requests.saturating_sub(self.under_way) }
+        let fit = self.room.listings(self.held, self.under_way);
+        fit.min(self.budget.requests.saturating_sub(self.under_way))
     }
 
     fn list(&mut self, id: DirId) -> Option<Order> {
+        let number = self.room.begin();
         let dir = self.dirs.get_mut(id)?;
-        dir.is_told = true;
+        (dir.is_told, dir.listing) = (true, number);
         let handle = dir.handle;
         self.under_way += 1;
         self.counters.begun += 1;

@@ -128,6 +128,9 @@ struct Host<'a> {
     asked: usize,
     /// What is begun ahead, and when, where that is of interest.
     log: Option<Vec<(u64, usize)>>,
+    /// How many directories listed ahead last in memory, where that is bounded, and those that do.
+    lasting: Option<usize>,
+    lasts: Vec<usize>,
     /// Where the policy works elsewhere: what it was handed last, and has not answered.
     handed: Option<(Vec<Event>, usize)>,
 }
@@ -147,6 +150,8 @@ impl<'a> Host<'a> {
             most_under_way: 0,
             asked: 0,
             log: None,
+            lasting: None,
+            lasts: Vec::new(),
             handed: None,
         }
     }
@@ -218,6 +223,7 @@ impl<'a> Host<'a> {
             });
             if fits {
                 self.cached.insert(dir);
+                self.evict(dir);
             }
             let outcome = if fits { Ok(()) } else { Err(Loss::Dropped) };
             self.prefetcher.ended_ahead(&of(dir), outcome);
@@ -229,8 +235,19 @@ impl<'a> Host<'a> {
         self.now_ms = self.now_ms.max(until_ms.min(u64::MAX - 1));
     }
 
+    /// Where memory is short, what was fetched first and is not used goes first.
+    fn evict(&mut self, fetched: usize) {
+        let Some(lasting) = self.lasting else { return };
+        self.lasts.push(fetched);
+        if self.lasts.len() > lasting {
+            let evicted = self.lasts.remove(0);
+            self.cached.remove(&evicted);
+        }
+    }
+
     fn enter(&mut self, dir: usize) {
         let is_cached = self.cached.contains(&dir);
+        self.lasts.retain(|other| *other != dir);
         let meeting = self.prefetcher.entered(&of(dir), is_cached);
         self.take();
         match meeting {
@@ -335,6 +352,21 @@ fn no_more_is_under_way_or_unused_than_the_budget_has() {
     // What was under way when the budget was reached is still taken in.
     assert!(most >= 100 && most < 100 + 20 * BUDGET.requests as u64, "{most} entries");
     assert_eq!(host.prefetcher.held().entries, 0, "all were used");
+}
+
+#[test]
+fn no_more_is_fetched_than_lasts_until_it_is_used() {
+    let tree = Tree::even(&[20, 20, 5]);
+    let order = tree.in_depth();
+    for lasting in [0, 1, 3, 10, 40] {
+        let mut host = Host::new(&tree, PrefetchChoice::Crawl, BUDGET);
+        host.lasting = Some(lasting);
+        let trips = host.walk(&order);
+        let PrefetchCounters { begun, wasted, .. } = host.prefetcher.counters();
+        println!("{lasting} last: {begun} begun, {wasted} wasted, {trips} round trips");
+        assert!(wasted <= 64 + begun / 4, "{lasting} last: {wasted} of {begun} wasted");
+        assert!(lasting < 10 || trips < order.len() as u64, "{lasting} last: {trips} round trips");
+    }
 }
 
 #[test]

@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use super::id::DirId;
 use super::member::{MemberId, MemberSet};
+use super::outcomes::Cause;
 use super::record::{LinkId, Pointer, Record};
 use super::transaction::{Duty, Place, Preparation, TxId};
 use crate::attr::Attr;
@@ -64,11 +65,13 @@ pub enum Ask {
     },
     /// renameat2(2) where this member arbitrates both names and can do it alone: the record moves.
     /// A pointer to a file that is replaced leaves an intent to remove the hidden name; two names
-    /// of one file are left as they are. [`Told::Elsewhere`], and nothing is changed, where a
+    /// of one file are left as they are. Directories at home here get their time of last status
+    /// change. [`Told::Elsewhere`], and nothing is changed, where a
     /// spread directory would get another parent, or be replaced. `CrossDevice` where a body that
     /// is a directory would get a parent that is a spread directory, or replace or be replaced by a
     /// spread directory. With `RENAME_EXCHANGE`, `InvalidArgument` where a spread directory would
-    /// get another parent. Told: [`Told::Committed`], or [`Told::Elsewhere`].
+    /// get another parent. Told: [`Told::Renamed`]; [`Told::Committed`] where the intent of an earlier
+    /// time is there; or [`Told::Elsewhere`].
     Rename {
         /// The transaction, if it becomes one.
         tx: TxId,
@@ -108,8 +111,9 @@ pub enum Ask {
         tx: TxId,
     },
     /// Promises a part of a transaction, to be done or undone as it is told later: see
-    /// [`Preparation`] for what each checks and keeps. [`Preparation::Leave`] needs the permission
-    /// to take the name, and waits where another transaction holds it. [`Preparation::Link`] needs
+    /// [`Preparation`] for what each checks and keeps. [`Preparation::Leave`] and
+    /// [`Preparation::Replace`] need the permission to take the name, and wait where another transaction
+    /// holds it. [`Preparation::Link`] needs
     /// what link(2) needs of the file. [`Preparation::Seal`] waits for another transaction's;
     /// `NotEmpty` where the copy has any entry; without a copy it is fine, and none can be made
     /// until it ends; tickets for a copy are no longer good. At the home it is `Stale` where the
@@ -126,7 +130,9 @@ pub enum Ask {
     },
     /// Commits a transaction by a change here, which leaves an intent in one with it. Told
     /// [`Told::NotHeld`], and nothing is changed, where the transaction does not hold every name of
-    /// the change here, and is not committed either. Waits where a directory that gets a name is
+    /// the change here, and is not committed either; or where another one has committed its cause, or
+    /// taken it over. By which transaction a cause was committed is kept
+    /// ([`outcomes`](super::outcomes)). Waits where a directory that gets a name is
     /// sealed by another transaction; [`Told::NoCopy`] where it has gone meanwhile. The holds of
     /// the transaction here end; where a member has to finish something, the intent holds the
     /// names. Told: [`Told::Committed`], with the duties of the intent; again the same where it is
@@ -138,6 +144,19 @@ pub enum Ask {
         change: Change,
         /// Members that have prepared something.
         prepared: MemberSet,
+        /// What it carries out, for a client that may ask again.
+        cause: Option<Cause>,
+    },
+    /// What came of an operation that was asked for before, perhaps of another gateway: of the
+    /// coordinator. Where it is not committed, only `tx`, or a later one of the same gateway, commits it
+    /// from now on. Told: [`Told::TakenOver`], or `InDoubt` where that is not known.
+    TakeOver {
+        /// The transaction that is to carry it out now.
+        tx: TxId,
+        /// The operation.
+        cause: Cause,
+        /// The life of this member in which it was asked first.
+        life: u64,
     },
     /// Does what was promised, and ends the promise; lets go of what the transaction holds here.
     /// Told: [`Told::Done`], also where nothing was promised or it was done before.
@@ -235,6 +254,23 @@ pub enum Ask {
         /// The directory.
         id: DirId,
     },
+    /// A directory has another name: at its home the time of last status change is now. Told:
+    /// [`Told::Done`], also where it is gone.
+    Renamed {
+        /// The directory.
+        id: DirId,
+    },
+    /// A pointer gets the owner that what it leads to has by now, where it still leads there: by the
+    /// owner of a name it is judged who may take it from a directory with the sticky bit. Told:
+    /// [`Told::Done`], whatever the name is.
+    Own {
+        /// The name.
+        place: Place,
+        /// What the pointer leads to.
+        handle: Handle,
+        /// Its owner.
+        uid: u32,
+    },
 }
 
 /// What a name is held for.
@@ -274,6 +310,20 @@ pub enum Change {
         to: Place,
         /// The handle of what it replaces.
         replaced: Option<Handle>,
+    },
+    /// A name leads elsewhere, and what it stood for, `replaced`, stays: a body gets the hidden name
+    /// `link`. A file that lies here comes back from its hidden name. Else as [`Change::Place`].
+    Swap {
+        /// The name.
+        place: Place,
+        /// Where it leads.
+        pointer: Pointer,
+        /// The owner for the pointer.
+        uid: u32,
+        /// The handle of what it stood for.
+        replaced: Handle,
+        /// A hidden name for a body.
+        link: LinkId,
     },
     /// A pointer to a spread directory is removed.
     Remove {
@@ -322,6 +372,19 @@ pub enum Told {
     Committed {
         /// What is to be done yet; where there is nothing, there is nothing to forget either.
         duties: Vec<Duty>,
+    },
+    /// Names were changed as by [`Ask::Rename`].
+    Renamed {
+        /// What is to be done yet, as in [`Told::Committed`].
+        duties: Vec<Duty>,
+        /// Directories with other names now whose homes are elsewhere.
+        moved: Vec<DirId>,
+    },
+    /// What came of an operation before.
+    TakenOver {
+        /// The transaction that committed it, and what it has to do yet; `None` where it is not
+        /// committed.
+        committed: Option<(TxId, Vec<Duty>)>,
     },
     /// Other members are needed.
     Elsewhere,

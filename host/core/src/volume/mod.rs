@@ -4,6 +4,7 @@
 //! - [`placement`]: which member arbitrates a name.
 //! - [`record`]: what a name is there: the file itself, or a pointer.
 //! - [`transaction`]: what a change on several members leaves on them until it is through.
+//! - [`outcomes`]: what came of the transactions that clients asked for.
 //! - [`ask`]: what members are asked, with what each does.
 //! - [`steps`]: the operations that are made of that.
 //!
@@ -12,6 +13,7 @@
 pub mod ask;
 pub mod id;
 pub mod member;
+pub mod outcomes;
 mod packed;
 pub mod placement;
 pub mod record;
@@ -21,7 +23,8 @@ pub mod transaction;
 pub use ask::{Ask, Change, CopyAttr, Purpose, Told};
 pub use id::DirId;
 pub use member::{KIND_MEMBER, KIND_SPREAD, MemberId, MemberSet, Owner, member_of};
+pub use outcomes::{Before, Cause, Outcomes};
 pub use placement::arbiter;
 pub use record::{LinkId, Named, Pointer, Record};
-pub use steps::{Call, End, Next, Operation, Steps};
+pub use steps::{Asked, Call, End, Next, Operation, Steps};
 pub use transaction::{Duty, Intent, Place, Preparation, Prepared, TxId, Unfinished};

@@ -18,8 +18,9 @@ use serde::{Deserialize, Serialize};
 
 use super::id::DirId;
 use super::member::MemberId;
+use super::outcomes::Cause;
 use super::packed::{Pack, Unpack, pack_all, unpack_all};
-use super::record::LinkId;
+use super::record::{LinkId, Pointer};
 use crate::handle::Handle;
 
 /// Names a transaction.
@@ -59,6 +60,20 @@ pub enum Preparation {
         /// The name.
         place: Place,
         /// A hidden name for a body. A pointer keeps the one it has.
+        link: LinkId,
+    },
+    /// A name that is to stand for something else, as in an exchange. Until then it is as it was for
+    /// whoever looks, and every change of it waits. Finished: a body gets the hidden name `link`, and the
+    /// name leads where `pointer` does; a file that lies here comes back from its hidden name, as in
+    /// [`Change::Place`](super::Change::Place). Aborted: as it was.
+    Replace {
+        /// The name.
+        place: Place,
+        /// Where it is to lead.
+        pointer: Pointer,
+        /// The owner for the pointer.
+        uid: u32,
+        /// A hidden name for a body.
         link: LinkId,
     },
     /// Another name for a file of this member: its hidden name `link` is made. Finished: it stays.
@@ -105,6 +120,8 @@ pub struct Intent {
     pub held: Vec<Place>,
     /// What is to be done yet, in any order, each once or more.
     pub duties: Vec<Duty>,
+    /// What it carries out, for a client that may ask again.
+    pub cause: Option<Cause>,
 }
 
 /// Something that is to be done before a transaction is forgotten.
@@ -160,6 +177,10 @@ impl Unfinished {
 
 /// First byte of what is kept on disk.
 const FORMAT_VERSION: u8 = 1;
+/// The same of intents.
+const INTENT_VERSION: u8 = 2;
+/// Intents that did not say what they carry out.
+const INTENT_VERSION_WITHOUT_CAUSE: u8 = 1;
 
 impl Prepared {
     /// The bytes that are kept on disk.
@@ -184,19 +205,26 @@ impl Prepared {
 impl Intent {
     /// The bytes that are kept on disk.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = vec![FORMAT_VERSION];
+        let mut bytes = vec![INTENT_VERSION];
         self.tx.pack(&mut bytes);
         pack_all(&self.held, &mut bytes);
         pack_all(&self.duties, &mut bytes);
+        pack_all(self.cause.as_slice(), &mut bytes);
         bytes
     }
 
     /// What [`Intent::to_bytes`] made; `None` where it was cut short or a later version made it.
     pub fn of_bytes(bytes: &[u8]) -> Option<Self> {
-        let (&FORMAT_VERSION, mut rest) = bytes.split_first()? else { return None };
+        let (&version, mut rest) = bytes.split_first()?;
         let rest = &mut rest;
         let tx = TxId::unpack(rest)?;
-        let intent = Self { tx, held: unpack_all(rest)?, duties: unpack_all(rest)? };
+        let (held, duties) = (unpack_all(rest)?, unpack_all(rest)?);
+        let cause = match version {
+            INTENT_VERSION => unpack_all(rest)?.pop(),
+            INTENT_VERSION_WITHOUT_CAUSE => None,
+            _ => return None,
+        };
+        let intent = Self { tx, held, duties, cause };
         rest.is_empty().then_some(intent)
     }
 }
@@ -212,6 +240,22 @@ impl Unpack for TxId {
     fn unpack(bytes: &mut &[u8]) -> Option<Self> {
         let gateway = u128::unpack(bytes)?;
         Some(Self { gateway, number: u64::unpack(bytes)? })
+    }
+}
+
+impl Pack for Cause {
+    fn pack(&self, bytes: &mut Vec<u8>) {
+        self.client.pack(bytes);
+        self.number.pack(bytes);
+        self.oldest.pack(bytes);
+    }
+}
+
+impl Unpack for Cause {
+    fn unpack(bytes: &mut &[u8]) -> Option<Self> {
+        let client = u128::unpack(bytes)?;
+        let number = u64::unpack(bytes)?;
+        Some(Self { client, number, oldest: u64::unpack(bytes)? })
     }
 }
 
@@ -251,6 +295,13 @@ impl Pack for Preparation {
                 id.pack(bytes);
                 parent.pack(bytes);
             }
+            Preparation::Replace { place, pointer, uid, link } => {
+                4_u8.pack(bytes);
+                place.pack(bytes);
+                pointer.to_payload().pack(bytes);
+                u64::from(*uid).pack(bytes);
+                link.pack(bytes);
+            }
         }
     }
 }
@@ -270,6 +321,12 @@ impl Unpack for Preparation {
             3 => {
                 let id = DirId::unpack(bytes)?;
                 Preparation::Reparent { id, parent: Handle::unpack(bytes)? }
+            }
+            4 => {
+                let place = Place::unpack(bytes)?;
+                let pointer = Pointer::of_payload(&Vec::unpack(bytes)?)?;
+                let uid = u32::try_from(u64::unpack(bytes)?).ok()?;
+                Preparation::Replace { place, pointer, uid, link: u128::unpack(bytes)? }
             }
             _ => return None,
         })
@@ -322,11 +379,13 @@ mod tests {
     }
 
     fn prepared() -> Prepared {
+        let pointer = Pointer::Dir(id());
         let parts = vec![
             Preparation::Leave { place: place(&[b'n'; 255]), link: 1 },
             Preparation::Link { handle: handle(8), link: u128::MAX },
             Preparation::Seal { id: id() },
             Preparation::Reparent { id: id(), parent: handle(9) },
+            Preparation::Replace { place: place(b"r"), pointer, uid: u32::MAX, link: 4 },
         ];
         Prepared { tx: TX, coordinator: 3, parts }
     }
@@ -337,7 +396,8 @@ mod tests {
             Duty::RemoveBody { member: 1, link: 5 },
             Duty::Refresh { id: id() },
         ];
-        Intent { tx: TX, held: vec![place(b"a"), place(b"")], duties }
+        let cause = Some(Cause { client: 3, number: u64::MAX, oldest: 1 });
+        Intent { tx: TX, held: vec![place(b"a"), place(b"")], duties, cause }
     }
 
     #[test]
@@ -356,7 +416,7 @@ mod tests {
         for len in 0..bytes.len() {
             assert_eq!(Intent::of_bytes(&bytes[..len]), None, "{len}");
         }
-        let later = [&[FORMAT_VERSION + 1], &bytes[1..]].concat();
+        let later = [&[INTENT_VERSION + 1], &bytes[1..]].concat();
         assert_eq!(Intent::of_bytes(&later), None);
         assert_eq!(Intent::of_bytes(&[&bytes[..], &[0]].concat()), None, "too long");
     }

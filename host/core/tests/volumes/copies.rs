@@ -70,7 +70,7 @@ impl Member {
         if self.at_home(id).is_none() {
             return refused(Status::Stale);
         }
-        self.leave_intent(tx, Vec::new(), &[Duty::Refresh { id }], session);
+        self.leave_intent(tx, Vec::new(), &[Duty::Refresh { id }], None, session);
         told(Told::Done)
     }
 
@@ -105,6 +105,13 @@ impl Member {
     pub(crate) fn touch(&mut self, id: DirId) -> Answer {
         if let Some(copy) = self.at_home(id) {
             copy.changes += 1;
+        }
+        told(Told::Done)
+    }
+
+    pub(crate) fn renamed(&mut self, id: DirId) -> Answer {
+        if let Some(copy) = self.at_home(id) {
+            copy.renames += 1;
         }
         told(Told::Done)
     }

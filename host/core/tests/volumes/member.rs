@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use portcullis_core::replay::{Admission, OpId, Replays};
 use portcullis_core::volume::{
-    Ask, CopyAttr, DirId, Intent, KIND_MEMBER, LinkId, MemberId, MemberSet, Named, Owner, Place,
-    Pointer, Preparation, Prepared, Record, Told, TxId, Unfinished, member_of,
+    Ask, CopyAttr, DirId, Intent, KIND_MEMBER, LinkId, MemberId, MemberSet, Named, Outcomes, Owner,
+    Place, Pointer, Preparation, Prepared, Record, Told, TxId, Unfinished, member_of,
 };
 use portcullis_core::{Attr, Entry, FileKind, Handle, Status};
 
@@ -65,6 +66,8 @@ pub(crate) struct Copy {
     pub(crate) home: Option<Home>,
     /// Counts changes, in the place of the times.
     pub(crate) changes: u64,
+    /// Counts its new names, in the place of the time of last status change.
+    pub(crate) renames: u64,
 }
 
 /// What is held in memory.
@@ -91,6 +94,11 @@ pub(crate) struct Member {
     pub(crate) holds: Vec<(TxId, Session, Held)>,
     pub(crate) tickets: BTreeSet<(DirId, u64)>,
     last_ticket: u64,
+    /// Counts its restarts.
+    pub(crate) life: u64,
+    /// What was answered to what is an operation by itself.
+    replays: Replays<Told, ()>,
+    pub(crate) outcomes: Outcomes,
 }
 
 impl Member {
@@ -109,6 +117,9 @@ impl Member {
             holds: Vec::new(),
             tickets: BTreeSet::new(),
             last_ticket: 0,
+            life: 1,
+            replays: Replays::new(1),
+            outcomes: Outcomes::default(),
         };
         let owner = member_of(root);
         if owner.members().contains(id) {
@@ -125,6 +136,12 @@ impl Member {
         self.sessions.clear();
         self.holds.clear();
         self.tickets.clear();
+        self.life += 1;
+        self.replays = Replays::new(self.life);
+        self.outcomes = Outcomes::default();
+        for (tx, (intent, _)) in &self.intents {
+            intent.cause.iter().for_each(|cause| self.outcomes.commit(cause, *tx));
+        }
         if self.plant == Some(Plant::PreparedInMemory) {
             self.prepared.clear();
         }
@@ -149,7 +166,40 @@ impl Member {
         all.map(|(unfinished, session)| (unfinished, !self.sessions.contains(session))).collect()
     }
 
-    pub(crate) fn answer(&mut self, request: &Request, session: Session) -> Answer {
+    /// What is to be done with an operation by itself: `None` where it is done now.
+    pub(crate) fn admit(&mut self, op: &OpId) -> Option<Answer> {
+        match self.replays.begin(op, false, || ()) {
+            Admission::Apply => None,
+            Admission::Replay(again) => Some(told(again)),
+            Admission::Joined => Some(Answer::Wait),
+            // Nobody knows, and who asks makes this of it.
+            _ => Some(told(Told::Lost)),
+        }
+    }
+
+    /// This is what came of an operation by itself.
+    pub(crate) fn finish_op(&mut self, op: &OpId, told: &Told) {
+        match told {
+            Told::NoCopy => self.replays.abandon(op),
+            _ => self.replays.finish(op, told.clone()),
+        };
+    }
+
+    /// Does what is asked. `op`: of what is an operation by itself, and is admitted.
+    pub(crate) fn answer(
+        &mut self,
+        request: &Request,
+        session: Session,
+        op: Option<&OpId>,
+    ) -> Answer {
+        let answer = self.answer_anew(request, session);
+        if let (Some(op), Answer::Told(told, _)) = (op, &answer) {
+            self.finish_op(op, told);
+        }
+        answer
+    }
+
+    fn answer_anew(&mut self, request: &Request, session: Session) -> Answer {
         match request {
             Request::Ask(ask) => self.ask(ask, session),
             Request::Create(place) => self.create(place),
@@ -169,7 +219,10 @@ impl Member {
             Ask::Prepare { tx, coordinator, part } => {
                 self.prepare(*tx, *coordinator, part, session)
             }
-            Ask::Commit { tx, change, prepared } => self.commit(*tx, change, *prepared, session),
+            Ask::Commit { tx, change, prepared, cause } => {
+                self.commit(*tx, change, *prepared, cause.as_ref(), session)
+            }
+            Ask::TakeOver { tx, cause, life } => self.take_over(*tx, cause, *life),
             Ask::Finish { tx } => self.finish(*tx),
             Ask::Abort { tx } => self.abort(*tx),
             Ask::Settle { tx } => self.settle(*tx),
@@ -183,6 +236,9 @@ impl Member {
             Ask::ReadCopy { id } => self.read_copy(*id),
             Ask::SetCopy { id, attr } => self.set_copy(*id, attr),
             Ask::Touch { id } => self.touch(*id),
+            Ask::Renamed { id } => self.renamed(*id),
+            // Nobody here is anybody but root.
+            Ask::Own { .. } => told(Told::Done),
         }
     }
 
@@ -192,7 +248,12 @@ impl Member {
         let in_memory = self.holds.iter().any(|(other, _, held)| {
             is_other(other) && matches!(held, Held::Place(held) if held == place)
         });
-        let leaves = |part: &Preparation| matches!(part, Preparation::Leave { place: leaving, .. } if leaving == place);
+        let leaves = |part: &Preparation| match part {
+            Preparation::Leave { place: held, .. } | Preparation::Replace { place: held, .. } => {
+                held == place
+            }
+            _ => false,
+        };
         let ends = self.plant == Some(Plant::LeaveEndsWithSession);
         let prepared = self.prepared.iter().any(|(other, (prepared, session))| {
             is_other(other)

@@ -28,6 +28,10 @@ struct Odds {
     lose_session: u32,
     restart: u32,
     kill: u32,
+    /// A client of a gateway that died asks another one.
+    again: u32,
+    /// A client asks another gateway though the first one is still at it.
+    desert: u32,
 }
 
 fn odds(rng: &mut fastrand::Rng) -> Odds {
@@ -41,6 +45,8 @@ fn odds(rng: &mut fastrand::Rng) -> Odds {
         lose_session: faults,
         restart: faults,
         kill: faults,
+        again: faults * 4,
+        desert: faults / 4,
     }
 }
 
@@ -190,8 +196,19 @@ fn event(world: &mut World, odds: &Odds) {
         world.restart(member, true);
     } else if is(odds.kill * 4) {
         world.lapse();
+    } else if is(odds.again) {
+        ask_again(world, gateway, false);
+    } else if is(odds.desert) {
+        ask_again(world, gateway, true);
     } else if !world.deliver() {
         world.time_out();
+    }
+}
+
+fn ask_again(world: &mut World, gateway: usize, is_any: bool) {
+    let waiting = world.waiting(is_any);
+    if let Some(&id) = world.rng.choice(&waiting) {
+        world.begin_again(gateway, id);
     }
 }
 

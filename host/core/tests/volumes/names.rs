@@ -1,7 +1,7 @@
 //! What one member does alone with the names that it arbitrates.
 
 use portcullis_core::volume::{
-    DirId, Duty, Intent, Named, Owner, Place, Pointer, Record, Told, TxId, member_of,
+    Cause, DirId, Duty, Intent, Named, Owner, Place, Pointer, Record, Told, TxId, member_of,
 };
 use portcullis_core::{FileKind, Handle, Status};
 
@@ -80,7 +80,7 @@ impl Member {
         }
         self.take_name(place);
         let duties = self.remove_record(&record);
-        self.leave_intent(tx, Vec::new(), &duties, session);
+        self.leave_intent(tx, Vec::new(), &duties, None, session);
         done(Told::Committed { duties })
     }
 
@@ -143,7 +143,8 @@ impl Member {
                 }
                 self.set_name(from, other.what);
                 self.set_name(to, moved.what);
-                return nothing();
+                let moved = self.renamed_elsewhere(&[moved, other]);
+                return done(Told::Renamed { duties: Vec::new(), moved });
             }
             _ => {}
         }
@@ -159,8 +160,23 @@ impl Member {
             }
         }
         let duties = self.move_name(from, to, other);
-        self.leave_intent(tx, Vec::new(), &duties, session);
-        done(Told::Committed { duties })
+        self.leave_intent(tx, Vec::new(), &duties, None, session);
+        let moved = self.renamed_elsewhere(&[moved]);
+        done(Told::Renamed { duties, moved })
+    }
+
+    /// Directories that have another name now: what is at home here knows it.
+    fn renamed_elsewhere(&mut self, records: &[Record]) -> Vec<DirId> {
+        let mut elsewhere: Vec<DirId> =
+            records.iter().filter_map(|record| record.what.spread()).collect();
+        elsewhere.retain(|id| {
+            let is_here = id.home() == self.id;
+            if is_here {
+                self.renamed(*id);
+            }
+            !is_here
+        });
+        elsewhere
     }
 
     /// Moves a record; the duties that come of what it replaces.
@@ -192,10 +208,11 @@ impl Member {
         tx: TxId,
         held: Vec<Place>,
         duties: &[Duty],
+        cause: Option<Cause>,
         session: Session,
     ) {
         if !duties.is_empty() {
-            let intent = Intent { tx, held, duties: duties.to_vec() };
+            let intent = Intent { tx, held, duties: duties.to_vec(), cause };
             let kept = Intent::of_bytes(&intent.to_bytes()).expect("as it was written");
             self.intents.insert(tx, (kept, session));
         }

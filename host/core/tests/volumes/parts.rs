@@ -2,8 +2,8 @@
 
 use portcullis_core::Status;
 use portcullis_core::volume::{
-    Change, Duty, LinkId, MemberId, MemberSet, Named, Owner, Place, Pointer, Preparation, Prepared,
-    Purpose, Record, Told, TxId, member_of,
+    Before, Cause, Change, Duty, LinkId, MemberId, MemberSet, Named, Owner, Place, Pointer,
+    Preparation, Prepared, Purpose, Record, Told, TxId, member_of,
 };
 use portcullis_core::{FileKind, Handle};
 
@@ -84,7 +84,7 @@ impl Member {
         is_known: bool,
     ) -> Result<(Option<Record>, MemberSet), Answer> {
         match part {
-            Preparation::Leave { place, .. } => {
+            Preparation::Leave { place, .. } | Preparation::Replace { place, .. } => {
                 if !self.copies.contains_key(&key(&place.dir)) {
                     return Err(self.no_name(&place.dir));
                 }
@@ -147,13 +147,23 @@ impl Member {
         tx: TxId,
         change: &Change,
         prepared: MemberSet,
+        cause: Option<&Cause>,
         session: Session,
     ) -> Answer {
         if let Some((intent, _)) = self.intents.get(&tx) {
             return told(Told::Committed { duties: intent.duties.clone() });
         }
+        if cause.is_some_and(|cause| self.outcomes.is_committed(cause, tx)) {
+            return told(Told::Committed { duties: Vec::new() });
+        }
+        let may_commit = |cause: &Cause| self.outcomes.may_commit(cause, tx);
+        if self.plant != Some(Plant::TakenOverCommits) && !cause.is_none_or(may_commit) {
+            return told(Told::NotHeld);
+        }
         let places = match change {
-            Change::Place { place, .. } | Change::Remove { place } => vec![place],
+            Change::Place { place, .. } | Change::Swap { place, .. } | Change::Remove { place } => {
+                vec![place]
+            }
             Change::Move { from, to, .. } => vec![from, to],
         };
         let is_mine = |place: &&Place| {
@@ -173,14 +183,31 @@ impl Member {
             }
         }
         let held = match change {
-            Change::Place { place, .. } | Change::Move { to: place, .. } => vec![place.clone()],
+            Change::Place { place, .. }
+            | Change::Swap { place, .. }
+            | Change::Move { to: place, .. } => vec![place.clone()],
             Change::Remove { .. } => Vec::new(),
         };
         let mut duties: Vec<Duty> = prepared.iter().map(|member| Duty::Finish { member }).collect();
         duties.extend(self.change(change));
-        self.leave_intent(tx, held, &duties, session);
+        self.leave_intent(tx, held, &duties, cause.copied(), session);
+        if let Some(cause) = cause.filter(|_| self.plant != Some(Plant::OutcomeForgotten)) {
+            self.outcomes.commit(cause, tx);
+        }
         self.holds.retain(|(holder, _, _)| *holder != tx);
         Answer::Told(Told::Committed { duties }, Applied::Yes)
+    }
+
+    pub(crate) fn take_over(&mut self, tx: TxId, cause: &Cause, life: u64) -> Answer {
+        let committed = match self.outcomes.take_over(cause, tx, life == self.life) {
+            Before::Unknown => return refused(Status::InDoubt),
+            Before::TakenOver => None,
+            Before::Committed(by) => {
+                let intent = self.intents.get(&by);
+                Some((by, intent.map(|(intent, _)| intent.duties.clone()).unwrap_or_default()))
+            }
+        };
+        told(Told::TakenOver { committed })
     }
 
     fn change(&mut self, change: &Change) -> Vec<Duty> {
@@ -193,6 +220,12 @@ impl Member {
                 self.set_name(place, what);
                 duties
             }
+            Change::Swap { place, pointer, replaced, link, .. } => {
+                let old = self.record(place);
+                assert_eq!(old.map(|old| old.what.handle()), Some(*replaced), "it was held");
+                self.swap(place, pointer, *link);
+                Vec::new()
+            }
             Change::Move { from, to, replaced } => {
                 let old = self.record(to);
                 assert_eq!(old.map(|old| old.what.handle()), *replaced, "it was held");
@@ -204,6 +237,15 @@ impl Member {
                 Vec::new()
             }
         }
+    }
+
+    /// A name leads elsewhere, and what it stood for stays.
+    fn swap(&mut self, place: &Place, pointer: &Pointer, link: LinkId) {
+        if let Some(file) = self.take_name(place).as_ref().and_then(body) {
+            self.links.insert(link, file);
+        }
+        let what = self.placed(pointer);
+        self.set_name(place, what);
     }
 
     /// A pointer to a file of this member becomes the file.
@@ -225,6 +267,9 @@ impl Member {
         let parts = self.prepared.remove(&tx).map(|(prepared, _)| prepared.parts);
         for part in parts.into_iter().flatten() {
             match part {
+                Preparation::Replace { place, pointer, link, .. } => {
+                    self.swap(place, pointer, *link);
+                }
                 Preparation::Leave { place, link } => {
                     let record = self.take_name(&place).expect("it is held");
                     if let Some(file) = body(&record) {

@@ -31,6 +31,10 @@ pub(crate) enum Plant {
     SealsFull,
     /// A hidden name is not removed.
     BodyStays,
+    /// It is not kept what a commit carried out.
+    OutcomeForgotten,
+    /// What somebody else has taken over is committed all the same.
+    TakenOverCommits,
 }
 
 /// All of them, each with the seed from which on it is looked for: most are rare.
@@ -49,4 +53,6 @@ pub(crate) const PLANTS: &[(Plant, u64)] = &[
     (Plant::SealsIgnored, 7),
     (Plant::SealsFull, 0),
     (Plant::BodyStays, 0),
+    (Plant::OutcomeForgotten, 0),
+    (Plant::TakenOverCommits, 0),
 ];

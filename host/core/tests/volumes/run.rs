@@ -2,7 +2,7 @@
 
 use portcullis_core::Status;
 use portcullis_core::volume::{
-    Ask, Call, DirId, Duty, End, MemberId, Next, Operation, Place, Steps, Told, TxId,
+    Ask, Asked, Call, DirId, Duty, End, MemberId, Next, Operation, Place, Steps, Told, TxId,
 };
 
 use crate::member::Request;
@@ -51,7 +51,7 @@ pub(crate) struct Run {
 
 impl Run {
     /// An operation, and what it asks first.
-    pub(crate) fn begin(op: Op) -> (Self, Then) {
+    pub(crate) fn begin(op: Op, asked: Asked) -> (Self, Then) {
         let (stage, then) = match &op {
             Op::Create(place) => (Stage::Creating, create(place)),
             Op::Chmod { tx, id, .. } => {
@@ -59,7 +59,7 @@ impl Run {
                 (Stage::Marking, ask(id.home(), Request::Ask(mark)))
             }
             Op::Volume(operation) => {
-                let (steps, next) = Steps::begin(operation.clone());
+                let (steps, next) = Steps::begin_asked(operation.clone(), Some(asked));
                 (Stage::Steps(steps), then(next))
             }
         };

@@ -10,7 +10,8 @@
 
 use std::collections::BTreeMap;
 
-use portcullis_core::volume::{MemberId, Operation, Place, Told, TxId};
+use portcullis_core::replay::OpId;
+use portcullis_core::volume::{Ask, Asked, Cause, MemberId, Operation, Place, Told, TxId};
 use portcullis_core::{Handle, Status};
 
 use crate::member::{Answer, Applied, Member, Request, Session};
@@ -19,6 +20,8 @@ use crate::run::{Batch, Op, Run, Then};
 use crate::tree::Tree;
 
 pub(crate) type RunId = usize;
+/// An operation that a client asked for, however often and of whomever.
+pub(crate) type OutcomeId = usize;
 
 /// A gateway in one of its lives.
 pub(crate) struct Gateway {
@@ -29,7 +32,11 @@ pub(crate) struct Gateway {
 /// A request on its way, or its answer.
 pub(crate) struct Flight {
     /// The operation that it belongs to, whoever waits for the answer.
-    run: Option<RunId>,
+    outcome: Option<OutcomeId>,
+    /// The client's own number, where it is an operation by itself.
+    op: Option<OpId>,
+    /// The member is at it: who asks for the same waits for that.
+    is_admitted: bool,
     /// Who waits: the batch of the run, and the place in it.
     waiter: Option<(RunId, u64, usize)>,
     pub(crate) member: MemberId,
@@ -52,9 +59,15 @@ pub(crate) struct Outcome {
     pub(crate) op: Op,
     pub(crate) result: Option<Result<(), Status>>,
     pub(crate) is_applied: bool,
+    /// The lives that the members had when it was asked first.
+    lives: Vec<u64>,
+    /// The run that its client waits for.
+    run: RunId,
 }
 
 struct Under {
+    outcome: OutcomeId,
+    is_again: bool,
     run: Run,
     gateway: u128,
     batch: u64,
@@ -81,6 +94,7 @@ pub(crate) struct World {
     last_number: u64,
     /// Sessions of gateways that are gone, not noticed yet.
     lapsing: Vec<(MemberId, Session)>,
+    last_run: RunId,
     batches: u64,
     last_batches: usize,
 }
@@ -103,6 +117,7 @@ impl World {
             last_session: 0,
             last_number: 0,
             lapsing: Vec::new(),
+            last_run: 0,
             batches: 0,
             last_batches: 0,
         };
@@ -127,22 +142,74 @@ impl World {
         TxId { gateway: self.gateways[gateway].id, number: self.last_number }
     }
 
-    pub(crate) fn begin(&mut self, gateway: usize, op: Op) -> RunId {
+    pub(crate) fn begin(&mut self, gateway: usize, op: Op) -> OutcomeId {
         let id = self.outcomes.len();
         if self.is_traced {
-            self.trace.push(format!("run {id} by {gateway}: {op:?}"));
+            self.trace.push(format!("{id} by {gateway}: {op:?}"));
         }
-        self.last_batches = 0;
-        self.outcomes.push(Outcome { op: op.clone(), result: None, is_applied: false });
-        let (run, then) = Run::begin(op);
-        let gateway = self.gateways[gateway].id;
-        self.runs.insert(id, Under { run, gateway, batch: 0, told: Vec::new() });
-        self.go_on(id, then);
+        let lives = self.members.iter().map(|member| member.life).collect();
+        let (op, result, is_applied) = (op.clone(), None, false);
+        self.outcomes.push(Outcome { op: op.clone(), result, is_applied, lives, run: 0 });
+        self.lead(gateway, id, op, false);
         id
     }
 
+    /// A client that has no answer asks again, of this gateway.
+    pub(crate) fn begin_again(&mut self, gateway: usize, id: OutcomeId) {
+        let tx = self.tx(gateway);
+        let mut op = self.outcomes[id].op.clone();
+        match &mut op {
+            Op::Volume(Operation::Unlink { tx: of, .. } | Operation::Rmdir { tx: of, .. }) => {
+                *of = tx
+            }
+            Op::Volume(
+                Operation::Link { tx: of, link, .. } | Operation::Rename { tx: of, link, .. },
+            ) => (*of, *link) = (tx, self.rng.u128(..)),
+            _ => {}
+        }
+        if self.is_traced {
+            self.trace.push(format!("{id} again by {gateway}: {op:?}"));
+        }
+        self.lead(gateway, id, op, true);
+    }
+
+    /// Operations whose clients wait and may ask again: of gateways that are gone, or of any.
+    pub(crate) fn waiting(&self, is_any: bool) -> Vec<OutcomeId> {
+        let is_asked = |op: &Op| match op {
+            Op::Create(_) => true,
+            Op::Chmod { .. } => false,
+            Op::Volume(operation) => !matches!(
+                operation,
+                Operation::Redo { .. } | Operation::EnsureCopy { .. } | Operation::Complete { .. }
+            ),
+        };
+        let may = |(_, outcome): &(OutcomeId, &Outcome)| {
+            let is_led = self.runs.contains_key(&outcome.run);
+            outcome.result.is_none() && is_asked(&outcome.op) && (is_any || !is_led)
+        };
+        self.outcomes.iter().enumerate().filter(may).map(|(id, _)| id).collect()
+    }
+
+    fn lead(&mut self, gateway: usize, outcome: OutcomeId, op: Op, is_again: bool) {
+        self.last_batches = 0;
+        self.last_run += 1;
+        let (id, gateway) = (self.last_run, self.gateways[gateway].id);
+        self.outcomes[outcome].run = id;
+        let coordinator = match &op {
+            Op::Volume(operation) => operation.coordinator(),
+            _ => None,
+        };
+        let life = coordinator.map(|at| self.outcomes[outcome].lives[usize::from(at)]);
+        let cause = Cause { client: outcome as u128, number: 1, oldest: 1 };
+        let again = if is_again { Some(life.unwrap_or(0)) } else { None };
+        let (run, then) = Run::begin(op, Asked { cause, again });
+        let under = Under { outcome, is_again, run, gateway, batch: 0, told: Vec::new() };
+        self.runs.insert(id, under);
+        self.go_on(id, then);
+    }
+
     fn go_on(&mut self, id: RunId, then: Then) {
-        let gateway = self.runs[&id].gateway;
+        let (gateway, outcome) = (self.runs[&id].gateway, self.runs[&id].outcome);
         match then {
             Then::Ask(batch) if batch.is_empty() => {
                 let then = self.runs.get_mut(&id).expect("it runs").run.told(Vec::new());
@@ -153,21 +220,24 @@ impl World {
                 self.last_batches += 1;
                 let under = self.runs.get_mut(&id).expect("it runs");
                 (under.batch, under.told) = (self.batches, vec![None; batch.len()]);
-                let waiter = (id, under.batch);
-                self.send(gateway, Some(id), Some(waiter), batch);
+                let (waiter, is_again) = ((id, under.batch), under.is_again);
+                self.send(gateway, (outcome, is_again), Some(waiter), batch);
             }
             Then::End { result, after } => {
                 if self.is_traced {
-                    self.trace.push(format!("run {id} ends: {result:?}"));
+                    self.trace.push(format!("{outcome} ends: {result:?}"));
                 }
                 self.runs.remove(&id);
-                self.end(id, result);
-                self.send(gateway, Some(id), None, after);
+                // Nobody waits for one whose client has asked somebody else since.
+                if self.outcomes[outcome].run == id {
+                    self.end(outcome, result);
+                }
+                self.send(gateway, (outcome, false), None, after);
             }
         }
     }
 
-    fn end(&mut self, id: RunId, result: Result<(), Status>) {
+    fn end(&mut self, id: OutcomeId, result: Result<(), Status>) {
         let outcome = &mut self.outcomes[id];
         outcome.result = Some(result);
         let may_do_nothing = matches!(
@@ -179,14 +249,17 @@ impl World {
         match result {
             Ok(()) => assert!(outcome.is_applied || may_do_nothing, "{id} is done and was not"),
             Err(Status::InDoubt) => {}
-            Err(_) => assert!(!outcome.is_applied, "{id} failed and was done"),
+            Err(status) => {
+                let trace = self.trace.join("\n");
+                assert!(!outcome.is_applied, "{id} failed with {status} and was done\n{trace}");
+            }
         }
     }
 
     fn send(
         &mut self,
         gateway: u128,
-        run: Option<RunId>,
+        (outcome, is_again): (OutcomeId, bool),
         waiter: Option<(RunId, u64)>,
         batch: Batch,
     ) {
@@ -195,7 +268,24 @@ impl World {
         for (slot, (member, request)) in batch.into_iter().enumerate() {
             let session = sessions.as_ref().map_or(0, |sessions| sessions[usize::from(member)]);
             let waiter = waiter.map(|(run, batch)| (run, batch, slot));
-            self.flights.push(Flight { run, waiter, member, session, request, at: At::Request });
+            let op = is_whole(&request).then(|| OpId {
+                client: outcome as u128,
+                number: 1,
+                oldest: 1,
+                life: self.outcomes[outcome].lives[usize::from(member)],
+                retry: is_again,
+            });
+            let (outcome, is_admitted, at) = (Some(outcome), false, At::Request);
+            self.flights.push(Flight {
+                outcome,
+                op,
+                is_admitted,
+                waiter,
+                member,
+                session,
+                request,
+                at,
+            });
         }
     }
 
@@ -238,16 +328,24 @@ impl World {
             flight.at = At::Reply(Told::Lost);
             return;
         }
-        match self.members[member].answer(&flight.request, flight.session) {
+        if let Some(op) = flight.op.filter(|_| !flight.is_admitted) {
+            match self.members[member].admit(&op) {
+                None => flight.is_admitted = true,
+                Some(Answer::Told(told, _)) => return flight.at = At::Reply(told),
+                Some(Answer::Wait) => return flight.at = At::Waiting(self.states[member]),
+            }
+        }
+        let op = flight.op.as_ref();
+        match self.members[member].answer(&flight.request, flight.session, op) {
             Answer::Wait => flight.at = At::Waiting(self.states[member]),
             Answer::Told(told, applied) => {
                 if self.is_traced {
                     self.trace.push(format!("  {member} {:?} -> {told:?}", flight.request));
                 }
                 flight.at = At::Reply(told);
-                let run = flight.run;
+                let outcome = flight.outcome;
                 self.states[member] += 1;
-                self.apply(run, applied);
+                self.apply(outcome, applied);
             }
         }
     }
@@ -266,11 +364,11 @@ impl World {
     }
 
     /// What an operation does is done now: it has to be what the tree allows.
-    fn apply(&mut self, run: Option<RunId>, applied: Applied) {
-        let (Some(id), true) = (run, applied != Applied::No) else { return };
+    fn apply(&mut self, outcome: Option<OutcomeId>, applied: Applied) {
+        let (Some(id), true) = (outcome, applied != Applied::No) else { return };
         let outcome = &mut self.outcomes[id];
         if self.is_traced {
-            self.trace.push(format!("run {id} is done"));
+            self.trace.push(format!("{id} is done"));
         }
         assert!(!outcome.is_applied, "{id} is done a second time");
         let may_be = matches!(outcome.result, None | Some(Err(Status::InDoubt)));
@@ -296,7 +394,14 @@ impl World {
         let waiting: Vec<usize> =
             (0..self.flights.len()).filter(|&index| waits(&self.flights[index])).collect();
         let Some(&index) = self.rng.choice(&waiting) else { return false };
-        self.flights[index].at = At::Reply(Told::Failed(Status::InUse));
+        let Flight { op, member, .. } = self.flights[index];
+        let refused = Told::Failed(Status::InUse);
+        if let Some(op) = op {
+            let member = usize::from(member);
+            self.members[member].finish_op(&op, &refused);
+            self.states[member] += 1;
+        }
+        self.flights[index].at = At::Reply(refused);
         true
     }
 
@@ -333,16 +438,27 @@ impl World {
     fn cut(&mut self, index: usize, may_arrive: bool) {
         let is_dropped = self.rng.bool() || !may_arrive;
         let flight = &mut self.flights[index];
+        // What a member is at it goes on with, but for a restart.
+        let is_dropped = is_dropped && !(flight.is_admitted && may_arrive);
         match flight.at {
             At::Reply(_) if is_dropped => flight.at = At::Reply(Told::Lost),
             At::Reply(_) => {}
             _ if is_dropped => flight.at = At::Reply(Told::Lost),
             _ => {
                 let waiter = flight.waiter.take();
-                let (run, member) = (flight.run, flight.member);
+                let (outcome, op, member) = (flight.outcome, flight.op, flight.member);
                 let (session, request) = (0, flight.request.clone());
                 let at = At::Reply(Told::Lost);
-                self.flights.push(Flight { run, waiter, member, session, request, at });
+                self.flights.push(Flight {
+                    outcome,
+                    op,
+                    is_admitted: false,
+                    waiter,
+                    member,
+                    session,
+                    request,
+                    at,
+                });
             }
         }
     }
@@ -426,6 +542,22 @@ impl World {
 
     pub(crate) fn place(&self, dir: &Handle, name: &str) -> Place {
         Place { dir: *dir, name: name.as_bytes().to_vec() }
+    }
+}
+
+/// Whether a request may be an operation by itself, whose answer a member keeps.
+fn is_whole(request: &Request) -> bool {
+    match request {
+        Request::Create(_) => true,
+        Request::Setattr(..) => false,
+        Request::Ask(ask) => matches!(
+            ask,
+            Ask::Mkdir { .. }
+                | Ask::Unlink { .. }
+                | Ask::Rmdir { .. }
+                | Ask::Rename { .. }
+                | Ask::Link { .. }
+        ),
     }
 }
 

@@ -7,6 +7,7 @@ mod changing;
 mod coherence;
 mod comparing;
 mod eviction;
+mod fetching_ahead;
 mod harness;
 mod leases;
 mod locking;

@@ -24,10 +24,16 @@ pub(crate) struct Bricks {
 impl Bricks {
     pub(crate) fn start() -> Self {
         let ids = Arc::new(IdentitySet::generate().unwrap());
-        let exports: Vec<_> = (0..2).map(|_| tempfile::tempdir().unwrap()).collect();
-        let start = |export: &TempDir| RunningBrick::start(&ids, export.path(), any_port());
-        let running = exports.iter().map(start).collect();
-        Self { ids, exports, running }
+        let mut bricks = Self { ids, exports: Vec::new(), running: Vec::new() };
+        (0..2).for_each(|_| bricks.add());
+        bricks
+    }
+
+    /// One more, which gateways have that are started from now on.
+    fn add(&mut self) {
+        let export = tempfile::tempdir().unwrap();
+        self.running.push(RunningBrick::start(&self.ids, export.path(), any_port()));
+        self.exports.push(export);
     }
 
     /// A gateway in front of them that has joined both.
@@ -214,4 +220,42 @@ async fn an_empty_directory_in_the_place_of_a_brick_is_refused() {
         let mount = Mount::new(&stand).await;
         assert!(mount.client.lookup(mount.root, &name).await.is_ok());
     }
+}
+
+/// S-VOLUME-5, S-VOLUME-7.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_that_a_volume_has_outgrown_takes_nothing_for_absent_and_serves_nobody() {
+    let mut bricks = Bricks::start();
+    let old = bricks.gateway().await;
+    let mount = Mount::new(&old).await;
+    mount.done(mknod(mount.root, b"before")).await;
+    bricks.add();
+    let new = bricks.gateway().await;
+    let other = Mount::new(&new).await;
+    let dir = other.mkdir(other.root, b"dir").await.unwrap().handle;
+    let names = names_on(&dir, 2, 3);
+    for name in &names {
+        other.done(mknod(dir, name)).await;
+    }
+    // Whatever the old one still answers, it is not that what is on the new brick is absent.
+    let refusal = until("it serves nobody", async || {
+        for name in &names {
+            let status = mount.client.lookup(dir, name).await.map(drop);
+            assert!(
+                !matches!(status, Ok(()) | Err(Status::NotFound | Status::Stale)),
+                "{status:?}"
+            );
+        }
+        let stats = old.stats().await.bricks;
+        let refused = |error: &&String| error.contains("name all");
+        let refusal = stats.iter().map(|brick| &brick.last_error).find(refused);
+        refusal.filter(|_| stats.iter().all(|brick| !brick.connected)).cloned()
+    })
+    .await;
+    assert!(refusal.contains("3 bricks, and 2 are named"), "{refusal}");
+    // One that has all of them finds everything where it was.
+    for name in &names {
+        assert!(other.client.lookup(dir, name).await.is_ok());
+    }
+    assert!(other.client.lookup(other.root, b"before").await.is_ok());
 }

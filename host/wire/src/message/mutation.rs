@@ -336,10 +336,12 @@ fn dirs_of(ask: &Ask) -> [Option<Handle>; 2] {
         | Ask::Commit { change: Change::Move { from, to, .. }, .. } => {
             [Some(from.dir), Some(to.dir).filter(|dir| *dir != from.dir)]
         }
-        Ask::Commit { change: Change::Place { place, .. } | Change::Remove { place }, .. } => {
-            [Some(place.dir), None]
-        }
-        Ask::Touch { id } => [Some(id.handle()), None],
+        Ask::Commit {
+            change:
+                Change::Place { place, .. } | Change::Swap { place, .. } | Change::Remove { place },
+            ..
+        } => [Some(place.dir), None],
+        Ask::Touch { id } | Ask::Renamed { id } => [Some(id.handle()), None],
         _ => [None, None],
     }
 }

@@ -251,7 +251,10 @@ fn what_is_ahead_of_a_client_stays_within_its_budget() {
         let stats = line.stats();
         most = most.max(stats.prefetch.begun - decided(&stats));
     }
-    println!("at most {most} directories ahead: {:?}", line.stats().prefetch);
+    let prefetch = line.stats().prefetch;
+    println!("at most {most} directories ahead: {prefetch:?}");
+    // What does not last until it is used is not fetched on and on.
+    assert!(prefetch.wasted <= 64 + prefetch.begun / 4, "{prefetch:?}");
     // 64 that may be under way, and what is there and not used.
     assert!(most > 0 && most <= 64 + 16, "{most} directories ahead");
     line.unmount();

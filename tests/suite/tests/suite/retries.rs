@@ -146,3 +146,35 @@ fn answers_that_are_lost_with_their_brick() {
     let content = view::content(&share.export().join("f"));
     assert!(content == "content+" || content == "content", "appended at most once: {content}");
 }
+
+/// On several bricks most changes are made on more than one. What came of each they know, and tell the
+/// gateway that comes next. Seen through another gateway. S-ATOMIC-2, S-VOLUME-6.
+#[test]
+fn answers_that_are_lost_with_their_gateway_of_several_bricks() {
+    let test = "answers_that_are_lost_with_their_gateway_of_several_bricks";
+    if is_local() {
+        return;
+    }
+    let layout = Layout { bricks: 3, mounts: &[1], options: "timeout=120", ..Layout::default() };
+    let Some(mut share) = Share::start(test, &layout) else { return };
+    let relay = Relay::start(share.site().gateway.ready());
+    let address = relay.address();
+    let mount = share.add_mount(&address, "timeout=120");
+    let (other, root) = (share.mount(0).to_owned(), share.mount(mount).to_owned());
+    // Names lie elsewhere in each.
+    for round in 0..3 {
+        let name = format!("round-{round}");
+        fs::create_dir(other.join(&name)).expect("made");
+        let (seen, root) = (other.join(&name), root.join(&name));
+        let told = lose_answers(&root, &seen, &relay, || {
+            share.site_mut().kill_gateway();
+            share.site_mut().restart_gateway();
+        });
+        for (name, result) in told {
+            assert!(result.is_ok(), "{name}: {result:?}");
+        }
+        assert_eq!(view::content(&seen.join("f")), "content+", "appended once");
+        let is_seen = || (view::names(&root, "") == view::names(&seen, "")).then_some(());
+        wait::until("the mount works", is_seen);
+    }
+}

@@ -6,10 +6,11 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use portcullis_suite::share::{Layout, Share, is_local};
-use portcullis_suite::{view, wait};
+use portcullis_suite::{soaking, view, wait};
 
 /// Where bricks keep what is the volume's own.
 const HIDDEN: &str = ".portcullis-volume";
@@ -242,6 +243,68 @@ fn a_brick_added_later_takes_new_names_and_moves_no_old_one() {
     }
     fs::rename(root.join("new"), root.join("old/new")).expect("renamed");
     assert_eq!(listed(&root.join("old/new")).len(), 100);
+}
+
+/// Changes on all bricks, one after another, under names of its own, until told to end; how many rounds it
+/// made. All of them go well.
+fn change_on(root: &Path, worker: usize, is_over: &AtomicBool) -> usize {
+    let mut rounds = 0;
+    while !is_over.load(Ordering::Relaxed) {
+        let at = |what: &str| root.join(format!("{what}-{worker}-{rounds}"));
+        let done = |what: &str, result: std::io::Result<()>| {
+            result.unwrap_or_else(|why| panic!("{what} of {worker}, round {rounds}: {why}"));
+        };
+        done("write", fs::write(at("a"), format!("{worker} {rounds}")));
+        done("rename", fs::rename(at("a"), at("b")));
+        done("link", fs::hard_link(at("b"), at("c")));
+        done("unlink", fs::remove_file(at("b")));
+        done("rename over", fs::write(at("d"), "x").and_then(|()| fs::rename(at("c"), at("d"))));
+        assert_eq!(view::content(&at("d")), format!("{worker} {rounds}"));
+        done("mkdir", fs::create_dir(at("dir")));
+        for name in ["1", "2", "3", "4"] {
+            done("rename into", fs::rename(at("d"), at("dir").join(name)));
+            done("rename out", fs::rename(at("dir").join(name), at("d")));
+        }
+        done("rename of a directory", fs::rename(at("dir"), at("moved")));
+        done("rmdir", fs::remove_dir(at("moved")));
+        done("unlink", fs::remove_file(at("d")));
+        rounds += 1;
+    }
+    rounds
+}
+
+/// What was asked of a gateway that died is asked again of the next one, which does not do it twice, and tells
+/// what came of it. S-VOLUME-6.
+#[test]
+fn a_gateway_killed_amid_changes_is_followed_by_one_that_knows_what_came_of_them() {
+    const WORKERS: usize = 6;
+    let kills = if soaking() { 30 } else { 4 };
+    let test = "a_gateway_killed_amid_changes_is_followed_by_one_that_knows_what_came_of_them";
+    if is_local() {
+        return;
+    }
+    let layout = Layout { bricks: 3, options: "timeout=120", ..Layout::default() };
+    let Some(mut share) = Share::start(test, &layout) else { return };
+    let root = share.mount(0).to_owned();
+    let is_over = AtomicBool::new(false);
+    let rounds: usize = std::thread::scope(|scope| {
+        let begin = |worker| {
+            let (root, is_over) = (&root, &is_over);
+            scope.spawn(move || change_on(root, worker, is_over))
+        };
+        let workers: Vec<_> = (0..WORKERS).map(begin).collect();
+        for _ in 0..kills {
+            wait::pause(Duration::from_millis(700));
+            share.site_mut().kill_gateway();
+            share.site_mut().restart_gateway();
+        }
+        wait::pause(Duration::from_millis(700));
+        is_over.store(true, Ordering::Relaxed);
+        workers.into_iter().map(|worker| worker.join().expect("all went well")).sum()
+    });
+    println!("{rounds} rounds of {WORKERS} programs, {kills} gateways killed");
+    assert!(rounds >= WORKERS, "{rounds} rounds");
+    assert_eq!(listed(&root), BTreeSet::new());
 }
 
 /// Renames until the gateway is gone; answers where the file must be: under one of two names.

@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 
 use portcullis_core::volume::{
-    Change, DirId, Duty, Intent, MemberSet, Named, Place, Pointer, Told, TxId,
+    Before, Cause, Change, DirId, Duty, Intent, MemberSet, Named, Place, Pointer, Told, TxId,
 };
 use portcullis_core::{FileKind, Handle, Status};
 use portcullis_wire::message::Failure;
@@ -27,6 +27,7 @@ pub(super) type At<'a> = (&'a Place, &'a Directory);
 pub(super) struct Leaves {
     pub(super) held: Vec<Place>,
     pub(super) duties: Vec<Duty>,
+    pub(super) cause: Option<Cause>,
 }
 
 impl Asked<'_> {
@@ -34,14 +35,26 @@ impl Asked<'_> {
         &self,
         tx: TxId,
         change: &Change,
-        prepared: MemberSet,
+        (prepared, cause): (MemberSet, Option<Cause>),
         changes: &mut Changes,
     ) -> Result<Told, Failure> {
         if let Some(intent) = self.member.transactions().intent(tx) {
             return Ok(Told::Committed { duties: intent.duties });
         }
+        if let Some(cause) = &cause {
+            let outcomes = self.member.outcomes().lock();
+            if outcomes.is_committed(cause, tx) {
+                // And forgotten since: all is done.
+                return Ok(Told::Committed { duties: Vec::new() });
+            }
+            if !outcomes.may_commit(cause, tx) {
+                return Ok(Told::NotHeld);
+            }
+        }
         let places = match change {
-            Change::Place { place, .. } | Change::Remove { place } => vec![place],
+            Change::Place { place, .. } | Change::Swap { place, .. } | Change::Remove { place } => {
+                vec![place]
+            }
             Change::Move { from, to, .. } => vec![from, to],
         };
         let holds = self.member.holds();
@@ -50,20 +63,46 @@ impl Asked<'_> {
         }
         let duties: Vec<Duty> = prepared.iter().map(|member| Duty::Finish { member }).collect();
         let held = match change {
-            Change::Place { place, .. } | Change::Move { to: place, .. } => vec![place.clone()],
+            Change::Place { place, .. }
+            | Change::Swap { place, .. }
+            | Change::Move { to: place, .. } => vec![place.clone()],
             Change::Remove { .. } => Vec::new(),
         };
-        let leaves = Leaves { held, duties };
+        let leaves = Leaves { held, duties, cause };
         let duties = match change {
             Change::Place { place, pointer, uid, replaced } => {
                 self.place(tx, place, (pointer, *uid), *replaced, leaves, changes)?
+            }
+            Change::Swap { place, pointer, uid, replaced, link } => {
+                self.swap(tx, place, (pointer, *uid), (*replaced, *link), leaves, changes)?
             }
             Change::Move { from, to, replaced } => {
                 self.move_held(tx, from, to, *replaced, leaves, changes)?
             }
             Change::Remove { place } => self.remove_dir_name(tx, place, leaves, changes)?,
         };
+        if let Some(cause) = &cause {
+            self.member.outcomes().lock().commit(cause, tx);
+        }
         Ok(Told::Committed { duties })
+    }
+
+    pub(super) fn take_over(&self, tx: TxId, cause: &Cause, life: u64) -> Result<Told, Failure> {
+        let is_same_life = self.tree.replays.lock().life() == life;
+        let committed = match self.member.outcomes().lock().take_over(cause, tx, is_same_life) {
+            Before::TakenOver => None,
+            Before::Committed(by) => Some(by),
+            Before::Unknown => {
+                let detail = "the brick that knew whether it was applied was restarted meanwhile; look \
+                              before you repeat it";
+                return Err(Failure::new(Status::InDoubt, detail));
+            }
+        };
+        let duties = |by| {
+            let intent = self.member.transactions().intent(by);
+            (by, intent.map(|intent| intent.duties).unwrap_or_default())
+        };
+        Ok(Told::TakenOver { committed: committed.map(duties) })
     }
 
     fn place(
@@ -206,11 +245,11 @@ impl Asked<'_> {
         victim: Option<&Found>,
         leaves: Leaves,
     ) -> Noted {
-        let Leaves { held, mut duties } = leaves;
+        let Leaves { held, mut duties, cause } = leaves;
         if let Some(pointer @ Pointer::File { link, .. }) = victim.and_then(Found::pointer) {
             duties.push(Duty::RemoveBody { member: pointer.home(), link });
         }
-        Noted { check, intent: Intent { tx, held, duties } }
+        Noted { check, intent: Intent { tx, held, duties, cause } }
     }
 
     /// Does `rename` onto `victim`, or onto nothing. A body that is replaced is kept where it is open.
@@ -256,7 +295,7 @@ impl Asked<'_> {
     }
 
     /// What is to be replaced, if it is still that.
-    fn find_replaced(
+    pub(super) fn find_replaced(
         &self,
         dir: &Directory,
         place: &Place,

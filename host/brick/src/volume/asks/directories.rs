@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use portcullis_core::Status;
 use portcullis_core::volume::{CopyAttr, DirId, Duty, Intent, MemberId, MemberSet, Told, TxId};
 use portcullis_wire::message::Failure;
-use rustix::fs::{AtFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, utimensat};
+use rustix::fs::{AtFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, chownat, utimensat};
 
 use super::Asked;
 use crate::attr::stat;
@@ -82,7 +82,7 @@ impl Asked<'_> {
     pub(super) fn mark(&self, tx: TxId, id: &DirId) -> Result<Told, Failure> {
         self.at_home(id)?;
         let duties = vec![Duty::Refresh { id: *id }];
-        let intent = Intent { tx, held: Vec::new(), duties };
+        let intent = Intent { tx, held: Vec::new(), duties, cause: None };
         self.member.transactions().mark(intent, &self.asker.is_closed).map_err(failure)?;
         Ok(Told::Done)
     }
@@ -138,5 +138,24 @@ impl Asked<'_> {
         utimensat(&dir.fd, c"", &times, AtFlags::EMPTY_PATH).map_err(failure)?;
         changes.attr(id.handle());
         Ok(Told::Done)
+    }
+
+    pub(super) fn renamed(&self, id: &DirId, changes: &mut Changes) -> Result<Told, Failure> {
+        match self.at_home(id) {
+            Err(failure) if failure.status == Status::Stale => {}
+            dir => self.change_status(&dir?, changes)?,
+        }
+        Ok(Told::Done)
+    }
+
+    /// Gives a directory its time of last status change, and changes nothing else.
+    pub(super) fn change_status(
+        &self,
+        dir: &Directory,
+        changes: &mut Changes,
+    ) -> Result<(), Failure> {
+        chownat(&dir.fd, c"", None, None, AtFlags::EMPTY_PATH).map_err(failure)?;
+        changes.attr(dir.handle);
+        Ok(())
     }
 }

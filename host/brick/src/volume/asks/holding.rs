@@ -2,10 +2,10 @@
 
 use std::os::fd::AsFd;
 
-use portcullis_core::Status;
 use portcullis_core::volume::{Place, Purpose, Record, Told, TxId};
+use portcullis_core::{Handle, Status};
 use portcullis_wire::message::Failure;
-use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::fs::{Access, AtFlags, CWD, Gid, Uid, accessat, chownat};
 
 use super::Asked;
 use crate::attr::stat;
@@ -14,6 +14,7 @@ use crate::error::failure;
 use crate::export::proc_path;
 use crate::handles::Directory;
 use crate::volume::holds::tree_of;
+use crate::volume::records::Found;
 
 impl Asked<'_> {
     pub(super) fn hold(&self, tx: TxId, place: &Place, purpose: Purpose) -> Result<Told, Failure> {
@@ -42,6 +43,22 @@ impl Asked<'_> {
         }
         let tree = tree_of(self.handles().root());
         self.member.holds().hold(&tree, tx, self.asker.session)?;
+        Ok(Told::Done)
+    }
+
+    /// A pointer gets the owner of what it leads to.
+    pub(super) fn own(&self, place: &Place, handle: &Handle, uid: u32) -> Result<Told, Failure> {
+        let dir = self.dir_to_take(place)?;
+        let found = self.find(&dir, place)?;
+        let is_it = |found: &Found| {
+            let Record { what, uid: owner } = found.record;
+            found.pointer().is_some() && what.handle() == *handle && owner != uid
+        };
+        if changes_identity() && found.as_ref().is_some_and(is_it) {
+            let (name, owner) = (&place.name[..], Some(Uid::from_raw(uid)));
+            let chown = chownat(&dir.fd, name, owner, None::<Gid>, AtFlags::SYMLINK_NOFOLLOW);
+            chown.map_err(failure)?;
+        }
         Ok(Told::Done)
     }
 

@@ -1,13 +1,15 @@
 //! Everything that a member is asked: each as [`Ask`] says. Blocks.
 //!
 //! - `names`: what one member does alone; `holding`: names that are held.
-//! - `committing`: the change that commits; `promises`: what is prepared, finished and undone.
+//! - `committing`: the change that commits; `promises`: what is prepared, finished and undone;
+//!   `exchanging`: names that lead elsewhere while what they stood for stays.
 //! - `directories`: copies of directories, and what they are like.
 //!
 //! Whoever calls has entered what is worked on ([`super::entering`]).
 
 mod committing;
 mod directories;
+mod exchanging;
 mod holding;
 mod names;
 mod promises;
@@ -72,7 +74,10 @@ impl Asked<'_> {
             Ask::Prepare { tx, coordinator, part } => {
                 taking(self.prepare(tx, coordinator, &part, changes))
             }
-            Ask::Commit { tx, change, prepared } => self.commit(tx, &change, prepared, changes),
+            Ask::Commit { tx, change, prepared, cause } => {
+                self.commit(tx, &change, (prepared, cause), changes)
+            }
+            Ask::TakeOver { tx, cause, life } => self.take_over(tx, &cause, life),
             Ask::Finish { tx } => self.finish(tx, changes),
             Ask::Abort { tx } => self.abort(tx, changes),
             Ask::Settle { tx } => Ok(self.settle(tx)),
@@ -86,6 +91,8 @@ impl Asked<'_> {
             Ask::ReadCopy { id } => self.read_copy(&id),
             Ask::SetCopy { id, attr } => self.set_copy(&id, &attr, changes),
             Ask::Touch { id } => self.touch(&id, changes),
+            Ask::Renamed { id } => self.renamed(&id, changes),
+            Ask::Own { place, handle, uid } => self.own(&place, &handle, uid),
         }
     }
 

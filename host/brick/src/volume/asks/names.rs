@@ -7,6 +7,7 @@ use portcullis_core::{FileKind, Handle, Status};
 use portcullis_wire::message::Failure;
 use rustix::fs::{AtFlags, Dir, Mode, RenameFlags, renameat_with, symlinkat, unlinkat};
 use rustix::io::{Errno, Result as IoResult};
+use tracing::warn;
 
 use super::Asked;
 use super::committing::Leaves;
@@ -106,7 +107,7 @@ impl Asked<'_> {
                 (handle, Duty::RemoveBody { member: pointer.home(), link })
             }
         };
-        let leaves = Leaves { held: Vec::new(), duties: vec![duty] };
+        let leaves = Leaves { duties: vec![duty], ..Leaves::default() };
         let noted = self.noted(tx, Check::NameGone(place.clone()), None, leaves);
         let unlink =
             || as_caller(self.caller, || unlinkat(&dir.fd, &place.name[..], AtFlags::empty()));
@@ -205,7 +206,9 @@ impl Asked<'_> {
         let moved = self.find(&from_dir, from)?.ok_or(Status::NotFound)?;
         let other = self.find(&to_dir, to)?;
         match check_rename(from, to, &moved, other.as_ref(), flags)? {
-            Course::Nothing => return Ok(Told::Committed { duties: Vec::new() }),
+            Course::Nothing => {
+                return Ok(Told::Renamed { duties: Vec::new(), moved: Vec::new() });
+            }
             Course::Elsewhere => return Ok(Told::Elsewhere),
             Course::Goes => {}
         }
@@ -218,7 +221,27 @@ impl Asked<'_> {
         let (at, to_at) = ((from, &from_dir), (to, &to_dir));
         let duties = self.move_record(tx, at, to_at, victim, Leaves::default(), rename)?;
         self.told_of_rename((from, &from_dir), (to, &to_dir), &moved, other.as_ref(), changes);
-        Ok(Told::Committed { duties })
+        let other = other.filter(|_| is_exchange);
+        let renamed = std::iter::once(&moved).chain(&other);
+        let moved = self.renamed_elsewhere(renamed, changes);
+        Ok(Told::Renamed { duties, moved })
+    }
+
+    /// Of directories that have another name now: those at home here get their time, the others are told.
+    fn renamed_elsewhere<'a>(
+        &self,
+        renamed: impl Iterator<Item = &'a Found>,
+        changes: &mut Changes,
+    ) -> Vec<DirId> {
+        let dirs = renamed.filter_map(|found| found.record.what.spread());
+        let (here, elsewhere): (Vec<_>, Vec<_>) =
+            dirs.partition(|id| id.home() == self.member.number());
+        for id in here {
+            if let Err(failure) = self.renamed(&id, changes) {
+                warn!(%id, %failure, "a directory that was renamed keeps its time");
+            }
+        }
+        elsewhere
     }
 
     /// What a rename made untrue, and where its files are since.

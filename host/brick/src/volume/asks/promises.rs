@@ -33,7 +33,9 @@ impl Asked<'_> {
         let known = self.member.transactions().prepared(tx);
         let is_known = known.is_some_and(|prepared| prepared.parts.contains(part));
         let checked = match part {
-            Preparation::Leave { place, .. } => self.check_leave(place, is_known),
+            Preparation::Leave { place, .. } | Preparation::Replace { place, .. } => {
+                self.check_leave(place, is_known)
+            }
             Preparation::Link { handle, .. } => self.check_link(handle, is_known),
             Preparation::Seal { id } => self.check_seal(id),
             Preparation::Reparent { id, .. } => {
@@ -163,7 +165,7 @@ impl Asked<'_> {
     }
 
     /// A file has a hidden name now by which it can be found.
-    fn body_is_at(&self, link: LinkId, handle: &Handle, kind: FileKind) {
+    pub(super) fn body_is_at(&self, link: LinkId, handle: &Handle, kind: FileKind) {
         if let Ok(dir) = self.body_dir(link) {
             self.handles().moved(&dir, records::body_name(link).as_bytes(), handle, kind);
         }
@@ -176,6 +178,9 @@ impl Asked<'_> {
         for part in prepared.iter().flat_map(|prepared| &prepared.parts) {
             match part {
                 Preparation::Leave { place, link } => self.finish_leave(place, *link, changes)?,
+                Preparation::Replace { place, pointer, uid, link } => {
+                    self.finish_replace(tx, place, (pointer, *uid), *link, changes)?;
+                }
                 Preparation::Link { handle, .. } => changes.attr(*handle),
                 Preparation::Seal { id } => self.remove_copy(id, changes)?,
                 Preparation::Reparent { id, parent } => {
@@ -315,7 +320,7 @@ impl Asked<'_> {
 }
 
 /// A directory, if it is there.
-fn gone_is_fine<T>(dir: Result<T, Failure>) -> Result<Option<T>, Failure> {
+pub(super) fn gone_is_fine<T>(dir: Result<T, Failure>) -> Result<Option<T>, Failure> {
     match dir {
         Ok(dir) => Ok(Some(dir)),
         Err(failure) if matches!(failure.status, Status::NoCopy | Status::Stale) => Ok(None),

@@ -3,5 +3,6 @@
 mod copies;
 mod membership;
 mod names;
+mod outcomes;
 mod promises;
 mod support;

@@ -171,7 +171,7 @@ fn names_of_255_bytes_are_as_good_as_any() {
         let rename =
             Ask::Rename { tx: tx(1), from: place(root, &long), to: place(root, &to), flags: 0 };
         let renamed = members[member].ask(rename).await;
-        assert_eq!(renamed, Ok(Told::Committed { duties: vec![] }));
+        assert_eq!(renamed, Ok(Told::Renamed { duties: vec![], moved: vec![] }));
         assert_eq!(members[member].lookup(root, &to).await.expect("there").handle, id.handle());
         assert_eq!(
             members[member].ask(Ask::Rmdir { place: place(root, &to) }).await,

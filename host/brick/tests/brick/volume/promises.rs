@@ -56,7 +56,7 @@ fn a_file_is_renamed_across_members_with_a_restart_after_every_step() {
 
         let commit = || {
             let change = placing(&to, pointer);
-            Ask::Commit { tx: tx(1), change, prepared: only(0) }
+            Ask::Commit { tx: tx(1), change, prepared: only(0), cause: None }
         };
         assert_eq!(members[1].ask(commit()).await, Ok(Told::NotHeld));
         assert_eq!(members[1].hold(tx(1), &to, Purpose::Replace).await, None);
@@ -118,7 +118,12 @@ fn a_file_comes_back_to_the_member_that_it_lies_on() {
         let leave = Preparation::Leave { place: from.clone(), link: LINK };
         members[0].prepare(tx(1), 1, leave).await;
         members[1].hold(tx(1), &to, Purpose::Replace).await;
-        let commit = Ask::Commit { tx: tx(1), change: placing(&to, pointer), prepared: only(0) };
+        let commit = Ask::Commit {
+            tx: tx(1),
+            change: placing(&to, pointer),
+            prepared: only(0),
+            cause: None,
+        };
         members[1].ask(commit).await.expect("committed");
         members[0].ask(Ask::Finish { tx: tx(1) }).await.expect("finished");
         members[1].ask(Ask::Forget { tx: tx(1), version: None }).await.expect("forgotten");
@@ -128,7 +133,12 @@ fn a_file_comes_back_to_the_member_that_it_lies_on() {
         let leave = Preparation::Leave { place: to.clone(), link: 5 };
         let record = members[1].prepare(tx(2), 0, leave).await.expect("there");
         assert_eq!(record.what, Named::Pointer(pointer));
-        let commit = Ask::Commit { tx: tx(2), change: placing(&back, pointer), prepared: only(1) };
+        let commit = Ask::Commit {
+            tx: tx(2),
+            change: placing(&back, pointer),
+            prepared: only(1),
+            cause: None,
+        };
         members[0].ask(commit).await.expect("committed");
         members[1].ask(Ask::Finish { tx: tx(2) }).await.expect("finished");
         members[0].ask(Ask::Forget { tx: tx(2), version: None }).await.expect("forgotten");
@@ -165,7 +175,12 @@ fn what_is_undone_leaves_nothing() {
         members[1].hold(tx(2), &to, Purpose::Make).await;
         let settled = members[1].ask(Ask::Settle { tx: tx(2) }).await;
         assert_eq!(settled, Ok(Told::Settled { is_committed: false }));
-        let commit = Ask::Commit { tx: tx(2), change: placing(&to, pointer), prepared: only(0) };
+        let commit = Ask::Commit {
+            tx: tx(2),
+            change: placing(&to, pointer),
+            prepared: only(0),
+            cause: None,
+        };
         assert_eq!(members[1].ask(commit).await, Ok(Told::NotHeld));
         assert!(members[1].names(to.dir).await.is_empty());
     });
@@ -251,7 +266,8 @@ fn a_directory_with_copies_is_sealed_everywhere_before_it_is_removed() {
         assert_eq!(members[1].mutate(create()).await, Err(Status::InUse), "sealed");
         let prepared = MemberSet::of(0).with(1);
         let change = Change::Remove { place: at.clone() };
-        let committed = members[0].ask(Ask::Commit { tx: tx(1), change, prepared }).await;
+        let committed =
+            members[0].ask(Ask::Commit { tx: tx(1), change, prepared, cause: None }).await;
         let duties = vec![Duty::Finish { member: 0 }, Duty::Finish { member: 1 }];
         assert_eq!(committed, Ok(Told::Committed { duties }));
         restart(&mut members, 0).await;
@@ -281,8 +297,12 @@ fn a_commit_that_a_crash_interrupted_is_found_out_about() {
             let leave = Preparation::Leave { place: from.clone(), link: LINK };
             members[0].prepare(tx(1), 1, leave).await;
             members[1].hold(tx(1), &to, Purpose::Replace).await;
-            let commit =
-                Ask::Commit { tx: tx(1), change: placing(&to, pointer), prepared: only(0) };
+            let commit = Ask::Commit {
+                tx: tx(1),
+                change: placing(&to, pointer),
+                prepared: only(0),
+                cause: None,
+            };
             members[1].ask(commit).await.expect("committed");
             // As it was before the last step of the commit, or before the one that did it.
             let name = format!("{:032x}-{:016x}", 77, 1);

@@ -79,6 +79,11 @@ impl Member {
         connection
     }
 
+    /// The life of the brick.
+    pub(crate) fn life(&self) -> u64 {
+        self.life
+    }
+
     pub(crate) fn op(&mut self) -> OpId {
         let number = self.next;
         self.next += 1;

@@ -3,7 +3,7 @@
 
 use super::completion::complete;
 use super::copy::ask_with_copy;
-use super::transaction::Transaction;
+use super::transaction::{Earlier, Transaction};
 use super::{End, Members, Told, touch};
 use crate::handle::Handle;
 use crate::status::Status;
@@ -40,6 +40,14 @@ async fn on_one(members: &Members, handle: Handle, place: Place) -> End {
 async fn on_two(members: &Members, tx: TxId, handle: Handle, place: Place, link: LinkId) -> End {
     let arbiter = place.arbiter();
     let mut transaction = Transaction::new(members, tx, arbiter);
+    let touched = touch(&place).into_iter().collect();
+    match transaction.take_over().await {
+        Earlier::Nothing => {}
+        Earlier::Committed(tx, duties) => {
+            return complete(members, tx, arbiter, duties, touched).await.into_end();
+        }
+        Earlier::Unknown(end) => return end,
+    }
     transaction.holds_on(arbiter);
     let hold = Ask::Hold { tx, place: place.clone(), purpose: Purpose::Make };
     match ask_with_copy(members, &place, hold).await {
@@ -59,6 +67,5 @@ async fn on_two(members: &Members, tx: TxId, handle: Handle, place: Place, link:
         Ok(duties) => duties,
         Err(end) => return end,
     };
-    let touch = touch(&place).into_iter().collect();
-    complete(members, tx, arbiter, duties, touch).await.into_end()
+    complete(members, tx, arbiter, duties, touched).await.into_end()
 }

@@ -6,7 +6,7 @@
 //! their answers and runs to the next batch. The gateway and the simulation in the tests drive the
 //! same code.
 //!
-//! - [`mkdir`], [`unlink`], [`rmdir`], [`link`], [`rename`]: one file an operation.
+//! - [`mkdir`], [`unlink`], [`rmdir`], [`link`], [`rename`], [`exchange`]: one file an operation.
 //! - [`copy`]: a member gets a copy of a directory. [`seal`]: all copies of one are closed.
 //! - [`transaction`]: prepare, commit, abort; [`completion`]: what is done after a commit.
 //! - [`redo`]: what somebody left unfinished is brought to its end.
@@ -16,9 +16,12 @@
 //!   then is put right by [`redo`].
 //! - An operation ends well only when what it did cannot be lost any more and everybody sees it.
 //! - An operation that ends with a failure has changed nothing, unless the failure is `InDoubt`.
+//! - One that is asked for again is not done again: what came of it the coordinator knows
+//!   ([`outcomes`](super::outcomes)).
 
 mod completion;
 mod copy;
+mod exchange;
 mod link;
 mod mkdir;
 mod redo;
@@ -38,6 +41,7 @@ use parking_lot::Mutex;
 use super::ask::{Ask, Told};
 use super::id::DirId;
 use super::member::MemberId;
+use super::outcomes::Cause;
 use super::record::LinkId;
 use super::transaction::{Duty, Place, TxId, Unfinished};
 use crate::entry::Entry;
@@ -81,8 +85,8 @@ pub enum Operation {
         /// A hidden name, random.
         link: LinkId,
     },
-    /// renameat2(2) with no flag, `RENAME_NOREPLACE` or, where one member arbitrates both names and
-    /// no directory gets another parent, `RENAME_EXCHANGE`.
+    /// renameat2(2) with no flag, `RENAME_NOREPLACE` or, where no directory gets another parent,
+    /// `RENAME_EXCHANGE`.
     Rename {
         /// The transaction, if it becomes one.
         tx: TxId,
@@ -120,6 +124,16 @@ pub enum Operation {
         /// What it listed.
         unfinished: Vec<Unfinished>,
     },
+}
+
+/// Who asked for an operation, where he may ask again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// The operation as its client names it.
+    pub cause: Cause,
+    /// It was asked for before, of another gateway or without an answer, in this life of the
+    /// coordinator ([`Operation::coordinator`]).
+    pub again: Option<u64>,
 }
 
 /// A question and whom it goes to.
@@ -164,13 +178,22 @@ struct Mailbox {
 }
 
 /// The members, as an operation sees them.
-pub(super) struct Members(Arc<Mutex<Mailbox>>);
+pub(super) struct Members {
+    mailbox: Arc<Mutex<Mailbox>>,
+    /// Who asked for the operation.
+    asked: Option<Asked>,
+}
 
 impl Steps {
     /// An operation, and its first step.
     pub fn begin(operation: Operation) -> (Self, Next) {
+        Self::begin_asked(operation, None)
+    }
+
+    /// An operation that somebody asked for, and its first step.
+    pub fn begin_asked(operation: Operation, asked: Option<Asked>) -> (Self, Next) {
         let mailbox = Arc::default();
-        let members = Members(Arc::clone(&mailbox));
+        let members = Members { mailbox: Arc::clone(&mailbox), asked };
         let mut steps = Self { operation: Box::pin(operation.run(members)), mailbox };
         let next = steps.run();
         (steps, next)
@@ -204,8 +227,8 @@ impl Members {
         if count == 0 {
             return Vec::new();
         }
-        self.0.lock().asked = calls;
-        let mut told = std::future::poll_fn(|_| match self.0.lock().told.take() {
+        self.mailbox.lock().asked = calls;
+        let mut told = std::future::poll_fn(|_| match self.mailbox.lock().told.take() {
             Some(told) => Poll::Ready(told),
             None => Poll::Pending,
         })
@@ -221,6 +244,15 @@ impl Members {
 }
 
 impl Operation {
+    /// The member that commits it, if it becomes a transaction.
+    pub fn coordinator(&self) -> Option<MemberId> {
+        match self {
+            Operation::Rmdir { place, .. } | Operation::Link { place, .. } => Some(place.arbiter()),
+            Operation::Rename { to, .. } => Some(to.arbiter()),
+            _ => None,
+        }
+    }
+
     async fn run(self, members: Members) -> End {
         let members = &members;
         match self {

@@ -13,10 +13,11 @@
 //! moves that would make a circle together at least one meets what the other has prepared, and
 //! waits.
 
-use super::completion::complete;
+use super::completion::{Completed, complete};
 use super::copy::ask_with_copy;
+use super::exchange::exchange;
 use super::seal::seal;
-use super::transaction::Transaction;
+use super::transaction::{Earlier, Transaction};
 use super::{Call, End, Members, Told, touch};
 use crate::attr::FileKind;
 use crate::handle::Handle;
@@ -64,6 +65,10 @@ pub(super) async fn rename(
         let Names { from: old, to: new } = names.clone();
         let ask = Ask::Rename { tx, from: old, to: new, flags };
         match ask_with_copy(members, &names.to, ask).await {
+            Told::Renamed { duties, moved } => {
+                let calls = touches(&names).into_iter().chain(moved.into_iter().map(renamed));
+                return complete(members, tx, to, duties, calls.collect()).await.into_end();
+            }
             Told::Committed { duties } => {
                 return complete(members, tx, to, duties, touches(&names)).await.into_end();
             }
@@ -71,18 +76,29 @@ pub(super) async fn rename(
             Told::Elsewhere => return Status::InvalidArgument.into(),
             other => return other.failure_of_all().into(),
         }
-    } else if is_exchange {
-        return Status::InvalidArgument.into();
     }
     let mut transaction = Transaction::new(members, tx, to);
-    match on_several(&mut transaction, &names, flags, link).await {
+    match transaction.take_over().await {
+        Earlier::Nothing => {}
+        Earlier::Committed(tx, duties) => {
+            let completed = complete(members, tx, to, duties, touches(&names)).await;
+            return end_of(completed, &names);
+        }
+        Earlier::Unknown(end) => return end,
+    }
+    let ended = if is_exchange {
+        exchange(&mut transaction, &names, link).await
+    } else {
+        on_several(&mut transaction, &names, flags, link).await
+    };
+    match ended {
         Ok(end) | Err(Stop::End(end)) => end,
         Err(Stop::Refused(status)) => transaction.abort(status),
     }
 }
 
 /// Why it does not go on.
-enum Stop {
+pub(super) enum Stop {
     /// Something was refused: what was prepared is to be undone.
     Refused(Status),
     /// It is at its end.
@@ -133,13 +149,21 @@ async fn on_several(
     let duties = transaction.commit(change).await.map_err(Stop::End)?;
     let (members, tx) = (transaction.members(), transaction.tx());
     let coordinator = transaction.coordinator();
-    let mut completed = complete(members, tx, coordinator, duties, touches(names)).await;
+    let moved = records.from.what.spread().map(renamed);
+    let calls = touches(names).into_iter().chain(moved).collect();
+    let mut completed = complete(members, tx, coordinator, duties, calls).await;
     completed.after.extend(transaction.lets_go());
-    if !is_on_one && completed.unfinished.contains(names.from.arbiter()) {
+    Ok(end_of(completed, names))
+}
+
+/// The end of one that is committed.
+pub(super) fn end_of(completed: Completed, names: &Names) -> End {
+    let from = names.from.arbiter();
+    if from != names.to.arbiter() && completed.unfinished.contains(from) {
         // It is done, and yet the old name may be seen a while longer.
-        return Ok(End { result: Err(Status::InDoubt), after: completed.after });
+        return End { result: Err(Status::InDoubt), after: completed.after };
     }
-    Ok(completed.into_end())
+    completed.into_end()
 }
 
 /// Holds both names, the lower member's first; where the old name's is the higher, what is prepared
@@ -167,7 +191,7 @@ async fn hold(
     }
 }
 
-async fn hold_name(
+pub(super) async fn hold_name(
     transaction: &mut Transaction<'_>,
     place: Place,
     purpose: Purpose,
@@ -240,15 +264,20 @@ async fn reparent(
 const TREE_MEMBER: MemberId = 0;
 
 /// What the new name is to lead to.
-fn pointer(what: &Named, link: LinkId) -> Pointer {
+pub(super) fn pointer(what: &Named, link: LinkId) -> Pointer {
     match *what {
         Named::Pointer(pointer) => pointer,
         Named::Body { handle, kind } => Pointer::File { handle, kind, link },
     }
 }
 
+/// A directory that has another name gets its time of last status change.
+pub(super) fn renamed(id: DirId) -> Call {
+    Call { member: id.home(), ask: Ask::Renamed { id } }
+}
+
 /// Both directories get their times, each once.
-fn touches(names: &Names) -> Vec<Call> {
+pub(super) fn touches(names: &Names) -> Vec<Call> {
     let mut touches: Vec<Call> = [&names.from, &names.to].into_iter().filter_map(touch).collect();
     touches.dedup();
     touches

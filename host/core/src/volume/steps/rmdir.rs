@@ -3,7 +3,7 @@
 
 use super::completion::complete;
 use super::seal::seal;
-use super::transaction::Transaction;
+use super::transaction::{Earlier, Transaction};
 use super::{End, Members, Told, touch};
 use crate::attr::FileKind;
 use crate::status::Status;
@@ -25,6 +25,14 @@ pub(super) async fn rmdir(members: &Members, tx: TxId, place: Place) -> End {
 async fn on_all(members: &Members, tx: TxId, place: Place) -> End {
     let arbiter = place.arbiter();
     let mut transaction = Transaction::new(members, tx, arbiter);
+    let touched = touch(&place).into_iter().collect();
+    match transaction.take_over().await {
+        Earlier::Nothing => {}
+        Earlier::Committed(tx, duties) => {
+            return complete(members, tx, arbiter, duties, touched).await.into_end();
+        }
+        Earlier::Unknown(end) => return end,
+    }
     transaction.holds_on(arbiter);
     let hold = Ask::Hold { tx, place: place.clone(), purpose: Purpose::Take };
     let record = match members.ask(arbiter, hold).await {
@@ -43,6 +51,5 @@ async fn on_all(members: &Members, tx: TxId, place: Place) -> End {
         Ok(duties) => duties,
         Err(end) => return end,
     };
-    let touch = touch(&place).into_iter().collect();
-    complete(members, tx, arbiter, duties, touch).await.into_end()
+    complete(members, tx, arbiter, duties, touched).await.into_end()
 }

@@ -4,7 +4,7 @@
 //! asked for it is not; and where the coordinator says that it does not hold its name, it is
 //! neither committed nor will it be.
 
-use super::{Call, End, Members, Told};
+use super::{Asked, Call, End, Members, Told};
 use crate::status::Status;
 use crate::volume::ask::{Ask, Change};
 use crate::volume::member::{MemberId, MemberSet};
@@ -30,6 +30,16 @@ pub(super) struct Promise {
     pub(super) copies: MemberSet,
 }
 
+/// What came of an operation when it was asked for before.
+pub(super) enum Earlier {
+    /// Nothing, and nothing will: it is carried out now.
+    Nothing,
+    /// It was committed by this transaction, which has to do this yet.
+    Committed(TxId, Vec<Duty>),
+    /// The operation ends like this, for nobody knows.
+    Unknown(End),
+}
+
 impl<'a> Transaction<'a> {
     pub(super) fn new(members: &'a Members, tx: TxId, coordinator: MemberId) -> Self {
         let none = MemberSet::EMPTY;
@@ -46,6 +56,20 @@ impl<'a> Transaction<'a> {
 
     pub(super) fn coordinator(&self) -> MemberId {
         self.coordinator
+    }
+
+    /// What came of the operation, where its client had asked for it before.
+    pub(super) async fn take_over(&self) -> Earlier {
+        let Some(Asked { cause, again: Some(life) }) = self.members.asked else {
+            return Earlier::Nothing;
+        };
+        let ask = Ask::TakeOver { tx: self.tx, cause, life };
+        match self.members.ask(self.coordinator, ask).await {
+            Told::TakenOver { committed: None } => Earlier::Nothing,
+            Told::TakenOver { committed: Some((tx, duties)) } => Earlier::Committed(tx, duties),
+            // It may well have been done before.
+            _ => Earlier::Unknown(Status::InDoubt.into()),
+        }
     }
 
     /// Something is about to be held on a member.
@@ -99,7 +123,8 @@ impl<'a> Transaction<'a> {
     /// The end of the operation, where it is not committed or nobody knows.
     pub(super) async fn commit(&mut self, change: Change) -> Result<Vec<Duty>, End> {
         let (tx, coordinator) = (self.tx, self.coordinator);
-        let ask = Ask::Commit { tx, change, prepared: self.prepared };
+        let cause = self.members.asked.map(|asked| asked.cause);
+        let ask = Ask::Commit { tx, change, prepared: self.prepared, cause };
         let mut told = self.members.ask(coordinator, ask.clone()).await;
         let is_repeated = told == Told::Lost;
         if is_repeated {

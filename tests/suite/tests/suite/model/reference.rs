@@ -403,6 +403,18 @@ impl Reference {
         self.rmdir(path)
     }
 
+    /// Whether a step exchanges names of different directories of which one is a directory's.
+    pub(super) fn gives_dirs_other_parents(&self, step: &Step) -> bool {
+        let Step::Rename { from, to, flags } = step else { return false };
+        let (Ok(old), Ok(new)) = (self.place(from, false), self.place(to, false)) else {
+            return false;
+        };
+        let mut exchanged = [old.id, new.id].into_iter().flatten();
+        flags.contains(RenameFlags::EXCHANGE)
+            && old.dir != new.dir
+            && exchanged.any(|id| self.is_dir(id))
+    }
+
     fn rename(&mut self, from: &str, to: &str, flags: RenameFlags) -> Outcome<()> {
         let (old, new) = (self.place(from, false)?, self.place(to, false)?);
         let id = old.id.ok_or(Errno::NOENT)?;

@@ -193,11 +193,6 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// Whether two names are exchanged.
-    pub(super) fn is_exchange(&self) -> bool {
-        matches!(self, Step::Rename { flags, .. } if flags.contains(RenameFlags::EXCHANGE))
-    }
-
     /// The next step of a sequence.
     pub(super) fn random(random: &mut Random) -> Self {
         match random.below(100) {

@@ -74,7 +74,9 @@ use std::time::Duration;
 use portcullis_core::cache::CacheConfig;
 use portcullis_core::eviction::PolicyLimits;
 use portcullis_core::limits::{BRICKS_MAX, CACHE_BYTES_MIN, CACHE_ENTRIES_MIN};
-use portcullis_policy::{EvictionDriver, PolicyControl, PolicySetup, PrefetchControl};
+use portcullis_policy::{
+    EvictionDriver, PolicyControl, PolicySetup, PrefetchControl, PrefetchSetup,
+};
 use portcullis_transport::{Identity, Server};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -202,9 +204,9 @@ impl Gateway {
         let capacity_bytes = cache.capacity_bytes();
         let limits = PolicyLimits { capacity_bytes, seed: random() };
         let ahead_limits = PolicyLimits { capacity_bytes: budget_bytes(capacity_bytes), ..limits };
-        let prefetch =
-            PrefetchControl::start(config.prefetch, ahead_limits, config.compiler.clone())
-                .map_err(GatewayError::Prefetch)?;
+        let mut setup = PrefetchSetup::new(config.prefetch, ahead_limits);
+        (setup.compiler, setup.state) = (config.compiler.clone(), config.state.clone());
+        let prefetch = PrefetchControl::start(setup).map_err(GatewayError::Prefetch)?;
         let server = Server::bind(config.listen, identity)?;
         let address = server.local_addr().map_err(GatewayError::LocalAddress)?;
         let admin = config.admin.map(bind_admin).transpose()?;

@@ -79,7 +79,7 @@ pub use evidence::Batches;
 pub use ghost::{GhostCache, Touch};
 pub use loaded::{CompiledPolicy, LoadedPolicy, PolicyChoice};
 pub use prefetch_clients::PrefetchClient;
-pub use prefetch_control::{PrefetchControl, PrefetchStanding};
+pub use prefetch_control::{PrefetchControl, PrefetchSetup, PrefetchStanding};
 pub use prefetch_driver::PrefetchDriver;
 pub use prefetch_policy::{LoadedPrefetch, PrefetchPolicyChoice};
 pub use prefetch_status::PrefetchStatus;

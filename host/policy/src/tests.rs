@@ -12,6 +12,7 @@ mod misuse;
 mod mutations;
 mod numbers;
 mod prefetch;
+mod prefetch_recovery;
 mod swaps;
 mod versions;
 mod work;

@@ -155,7 +155,7 @@ impl Report {
         }
         if !self.all_periods_warm {
             text.push_str(
-                "  a period began before what the cache held had been replaced twice: what is hardly \
+                "  a period began before what the cache held had been replaced eight times: what is hardly \
                  ever evicted tells little of eviction\n",
             );
         }

@@ -156,11 +156,13 @@ fn the_same_twice_shows_nothing_and_a_worse_one_is_worse() {
     assert_eq!(traffic.experiment.report().verdict, Verdict::Worse);
 }
 
-/// Warming up lasts until what each half holds was replaced twice, which takes two steps here.
+/// Warming up lasts until what each half holds was replaced eight times, which takes eight steps here.
 #[test]
 fn nothing_counts_before_what_is_held_was_replaced() {
     let mut traffic = Traffic::new(20_000, 1_000_000);
-    traffic.step(|_, _, _| 90);
+    for _ in 0..7 {
+        traffic.step(|_, _, _| 90);
+    }
     assert_eq!(traffic.experiment.stage(), Stage::WarmAlike);
     traffic.step(|_, _, _| 90);
     assert_eq!(traffic.experiment.stage(), Stage::FirstAlike);

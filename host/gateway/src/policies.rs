@@ -10,7 +10,7 @@ use portcullis_core::Status;
 use portcullis_policy::{
     EvictionStatus, InliningControl, InliningPolicyChoice, InliningStanding, LoadOptions,
     PolicyChoice, PolicyControl, PolicyError, PolicyIdentity, PrefetchControl,
-    PrefetchPolicyChoice, PrefetchStanding,
+    PrefetchPolicyChoice, PrefetchStanding, Quarantined,
 };
 use portcullis_transport::{Body, Role};
 use portcullis_wire::Reply;
@@ -233,6 +233,11 @@ fn name_of(identity: PolicyIdentity) -> PolicyName {
     PolicyName { name, version, kind: kind.as_str().to_owned(), digest, config_digest }
 }
 
+fn quarantined(all: Vec<Quarantined>) -> Vec<QuarantinedPolicy> {
+    let told = |one: Quarantined| QuarantinedPolicy { digest: one.digest, reason: one.reason };
+    all.into_iter().map(told).collect()
+}
+
 fn standing_of(standing: PrefetchStanding) -> PolicyStatus {
     let PrefetchStanding { status, is_panic, previous, swaps, last_refusal } = standing;
     PolicyStatus {
@@ -251,9 +256,8 @@ fn standing_of(standing: PrefetchStanding) -> PolicyStatus {
         previous: previous.map(|identity| PreviousPolicy { policy: name_of(identity), warm_ms: 0 }),
         swaps,
         faults: status.faults,
-        // One that failed is not tried again until it is swapped in.
-        strikes: 0,
-        quarantined: Vec::new(),
+        strikes: status.strikes,
+        quarantined: quarantined(status.quarantined),
         last_refusal,
         loaded: None,
     }
@@ -300,11 +304,7 @@ fn status_of(status: EvictionStatus) -> PolicyStatus {
         swaps: status.swaps,
         faults: status.faults,
         strikes: status.strikes,
-        quarantined: status
-            .quarantined
-            .into_iter()
-            .map(|one| QuarantinedPolicy { digest: one.digest, reason: one.reason })
-            .collect(),
+        quarantined: quarantined(status.quarantined),
         last_refusal: status.last_refusal,
         loaded: None,
     }

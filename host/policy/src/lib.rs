@@ -90,7 +90,7 @@ pub use inlining_policy::InliningPolicyChoice;
 pub use inlining_status::InliningStatus;
 pub use loaded::{CompiledPolicy, LoadedPolicy, PolicyChoice};
 pub use prefetch_clients::PrefetchClient;
-pub use prefetch_control::{PrefetchControl, PrefetchStanding};
+pub use prefetch_control::{PrefetchControl, PrefetchSetup, PrefetchStanding};
 pub use prefetch_driver::PrefetchDriver;
 pub use prefetch_policy::{LoadedPrefetch, PrefetchPolicyChoice};
 pub use prefetch_status::PrefetchStatus;

@@ -6,6 +6,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -89,12 +90,17 @@ impl Clients {
         PrefetchClient { clients: self.clone(), id, is_rung }
     }
 
-    /// Waits for work; `None` at the end.
-    pub(crate) fn wait(&self) -> Option<Work> {
+    /// Waits for work, but no longer than `limit`, where there is one; `None` at the end.
+    pub(crate) fn wait(&self, limit: Option<Duration>) -> Option<Work> {
+        let until = limit.map(|limit| Instant::now() + limit);
         let mut state = self.state.lock();
         while !state.stops && state.rung.is_empty() && state.left.is_empty() && state.next.is_none()
         {
-            self.rung.wait(&mut state);
+            match until {
+                None => self.rung.wait(&mut state),
+                Some(until) if self.rung.wait_until(&mut state, until).timed_out() => break,
+                Some(_) => {}
+            }
         }
         if state.stops {
             return None;

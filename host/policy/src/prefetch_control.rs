@@ -4,8 +4,10 @@
 //! Each call takes as long as it takes, on the caller's thread. What must hold: one policy at a time is
 //! tried or swapped in; whatever fails leaves the active policy in charge and its reason in the status.
 //! A policy that is swapped in knows nothing of what clients did before, so there is nothing to learn,
-//! and none is kept at work beside it. What was swapped in does not outlive the gateway.
+//! and none is kept at work beside it. What was swapped in is active again after a restart, where there
+//! is a place to keep it.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,18 +16,45 @@ use portcullis_core::eviction::PolicyLimits;
 use portcullis_core::prefetch::PrefetchChoice;
 
 use crate::compiler::Compiler;
+use crate::component::sha256;
 use crate::control::LoadOptions;
 use crate::error::{PolicyError, Refusal};
 use crate::prefetch_driver::PrefetchDriver;
 use crate::prefetch_policy::{LoadedPrefetch, PrefetchPolicyChoice};
 use crate::prefetch_status::PrefetchStatus;
+use crate::saved::SavedPolicies;
 use crate::status::PolicyIdentity;
+use crate::strikes::Recovery;
+
+/// How prefetch policies are set up.
+#[derive(Clone, Debug)]
+pub struct PrefetchSetup {
+    /// The policy to begin with, unless another one was swapped in before a restart.
+    pub choice: PrefetchPolicyChoice,
+    /// What every policy is told; the capacity is what may be there ahead for one client.
+    pub limits: PolicyLimits,
+    /// What happens after a fault.
+    pub recovery: Recovery,
+    /// Where components are compiled.
+    pub compiler: Compiler,
+    /// Where it is kept which policy is active; nowhere if `None`.
+    pub state: Option<PathBuf>,
+}
+
+impl PrefetchSetup {
+    /// Everything but what is chosen at its default.
+    pub fn new(choice: PrefetchPolicyChoice, limits: PolicyLimits) -> Self {
+        let (recovery, compiler) = (Recovery::default(), Compiler::default());
+        Self { choice, limits, recovery, compiler, state: None }
+    }
+}
 
 /// See the module.
 pub struct PrefetchControl {
     driver: Arc<PrefetchDriver>,
     compiler: Compiler,
     limits: PolicyLimits,
+    saved: Option<SavedPolicies>,
     /// Held by whoever tries a policy or swaps one in.
     changing: Mutex<()>,
     chosen: Mutex<Chosen>,
@@ -57,33 +86,65 @@ pub struct PrefetchStanding {
 }
 
 impl PrefetchControl {
-    /// Starts the driver. Of `limits` the capacity is what may be there ahead for one client.
+    /// Starts the driver with the policy that was active before a restart, or else the one of the
+    /// setup. One that does not load any more is passed over, and the standing says so.
     ///
     /// # Errors
-    /// What is wrong with the policy, or the system gives no thread.
-    pub fn start(
-        choice: PrefetchPolicyChoice,
-        limits: PolicyLimits,
-        compiler: Compiler,
-    ) -> Result<Self, PolicyError> {
-        let choice = choice.read()?;
-        let loaded = LoadedPrefetch::load(choice.clone(), limits, &compiler)?;
-        let chosen = Chosen {
-            active: (choice, loaded.identity.clone()),
-            previous: None,
-            is_panic: false,
-            swaps: 0,
-            last_refusal: String::new(),
+    /// What is wrong with the policy of the setup or with the directory, or the system gives no thread.
+    pub fn start(setup: PrefetchSetup) -> Result<Self, PolicyError> {
+        let PrefetchSetup { choice, limits, recovery, compiler, state } = setup;
+        let saved = match state.map(|state| state.join("prefetch-policies")) {
+            Some(path) => {
+                let opened = SavedPolicies::open(path.clone());
+                Some(opened.map_err(|source| PolicyError::State { path, source })?)
+            }
+            None => None,
         };
-        let driver = Arc::new(PrefetchDriver::start(loaded).map_err(PolicyError::Thread)?);
-        Ok(Self {
-            driver,
+        let load =
+            |choice: &PrefetchPolicyChoice| LoadedPrefetch::load(choice.clone(), limits, &compiler);
+        let (restored, is_panic, last_refusal) = match saved.as_ref().map(SavedPolicies::restore) {
+            None | Some(Ok(None)) => (None, false, String::new()),
+            Some(Err(damage)) => (None, false, damage),
+            Some(Ok(Some((kept, is_panic)))) => {
+                let restored = kept.and_then(PrefetchPolicyChoice::from_kept).and_then(|choice| {
+                    let loaded = load(&choice).map_err(|error| error.to_string())?;
+                    Ok((choice, loaded))
+                });
+                match restored {
+                    Ok(restored) => (Some(restored), is_panic, String::new()),
+                    Err(refusal) => (None, is_panic, refusal),
+                }
+            }
+        };
+        if !last_refusal.is_empty() {
+            tracing::warn!(
+                "the prefetch policy of before the restart is not active: {last_refusal}"
+            );
+        }
+        let (choice, loaded) = match restored {
+            Some(restored) => restored,
+            None => {
+                let choice = choice.read()?;
+                let loaded = load(&choice)?;
+                (choice, loaded)
+            }
+        };
+        let active = (choice, loaded.identity.clone());
+        let driver = PrefetchDriver::start_with(loaded, recovery).map_err(PolicyError::Thread)?;
+        let chosen = Chosen { active, previous: None, is_panic: false, swaps: 0, last_refusal };
+        let control = Self {
+            driver: Arc::new(driver),
             compiler,
             limits,
+            saved,
             changing: Mutex::new(()),
             chosen: Mutex::new(chosen),
             panics: AtomicU64::new(0),
-        })
+        };
+        if is_panic {
+            control.panic()?;
+        }
+        Ok(control)
     }
 
     /// The driver.
@@ -91,8 +152,7 @@ impl PrefetchControl {
         &self.driver
     }
 
-    /// Reads, checks, compiles and initialises a policy, and changes nothing. Of `options`, nothing is
-    /// quarantined here.
+    /// Reads, checks, compiles and initialises a policy, and changes nothing.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -145,7 +205,7 @@ impl PrefetchControl {
     /// The driver was stopped.
     pub fn panic(&self) -> Result<(), PolicyError> {
         self.panics.fetch_add(1, Ordering::SeqCst);
-        self.chosen.lock().is_panic = true;
+        self.save(|chosen| chosen.is_panic = true);
         let native = || LoadedPrefetch::native(PrefetchChoice::default());
         let reason = || "the panic switch is on".to_owned();
         match self.driver.swap_saying(native(), reason()) {
@@ -181,6 +241,15 @@ impl PrefetchControl {
             LoadedPrefetch::load(choice.clone(), self.limits, &self.compiler)
         };
         let mut choice = choice.read()?;
+        if let PrefetchPolicyChoice::Bytes { name, bytes, .. } = &choice {
+            let digest = sha256(bytes);
+            if options.force {
+                self.driver.pardon(&digest);
+            }
+            if let Some(reason) = self.driver.quarantine_reason(&digest) {
+                return Err(Refusal::Quarantined { reason }.of(name));
+            }
+        }
         let loaded = load(&choice);
         let active = self.chosen.lock().active.clone();
         if options.keep_config
@@ -210,12 +279,25 @@ impl PrefetchControl {
             return Err(why.of(&identity.name));
         }
         self.driver.swap(loaded)?;
-        let mut chosen = self.chosen.lock();
-        let before = std::mem::replace(&mut chosen.active, (choice, identity.clone()));
-        chosen.previous = Some(before);
-        chosen.is_panic = self.panics.load(Ordering::SeqCst) != panics;
-        chosen.swaps += 1;
+        self.save(|chosen| {
+            let before = std::mem::replace(&mut chosen.active, (choice, identity.clone()));
+            chosen.previous = Some(before);
+            chosen.is_panic = self.panics.load(Ordering::SeqCst) != panics;
+            chosen.swaps += 1;
+        });
         Ok(identity)
+    }
+
+    /// Notes a change of what was chosen, also for after a restart where there is a place for it.
+    fn save(&self, change: impl FnOnce(&mut Chosen)) {
+        let mut chosen = self.chosen.lock();
+        change(&mut chosen);
+        let Some(saved) = &self.saved else { return };
+        let active = chosen.active.0.to_kept();
+        let previous = chosen.previous.as_ref().map(|(choice, _)| choice.to_kept());
+        if let Err(error) = saved.save(&active, previous.as_ref(), chosen.is_panic) {
+            tracing::warn!("which prefetch policy is active would not survive a restart: {error}");
+        }
     }
 
     /// Keeps the reason of a refusal for the status.

@@ -5,9 +5,13 @@
 //! brings the answers back. Where a native policy works the driver sleeps: engines ask that one
 //! themselves, since it answers at once.
 //!
-//! What must hold: no client waits for a component; after its first fault it is gone, and every
-//! engine goes on with the native policy; answers are about what was told to this component, by this
-//! client.
+//! A component that fails is replaced at once, and a fresh instance of it is tried after a pause, as
+//! [`strikes`](crate::strikes) has it. The thread makes that instance itself: while the native policy
+//! works it has nothing else to do.
+//!
+//! What must hold: no client waits for a component; after a fault its store is gone, and every engine
+//! goes on with the native policy; one that is quarantined does not come back by itself, nor after
+//! another one was chosen; answers are about what was told to this component, by this client.
 
 use std::collections::HashSet;
 use std::io;
@@ -15,7 +19,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use portcullis_core::limits::{
@@ -29,9 +33,10 @@ use crate::cpu::thread_cpu_ns;
 use crate::error::{Fault, PolicyError};
 use crate::prefetch_clients::{Clients, Next, PrefetchClient, Work};
 use crate::prefetch_instance::PrefetchInstance;
-use crate::prefetch_policy::{LoadedPrefetch, PrefetchSeat};
+use crate::prefetch_policy::{LoadedPrefetch, PrefetchRecipe, PrefetchSeat};
 use crate::prefetch_status::{PrefetchBoard, PrefetchStatus};
-use crate::status::add;
+use crate::status::{PolicyIdentity, add};
+use crate::strikes::{Recovery, Verdict};
 
 /// Full answers of one client that are taken in a row, before others have their turn.
 const ANSWERS_IN_A_ROW_MAX: usize = 32;
@@ -49,7 +54,15 @@ impl PrefetchDriver {
     /// # Errors
     /// The system gives no thread.
     pub fn start(policy: LoadedPrefetch) -> io::Result<Self> {
-        let board = Arc::new(PrefetchBoard::new(policy.identity.clone()));
+        Self::start_with(policy, Recovery::default())
+    }
+
+    /// As [`PrefetchDriver::start`]; `recovery` says when components that fail are tried again.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn start_with(policy: LoadedPrefetch, recovery: Recovery) -> io::Result<Self> {
+        let board = Arc::new(PrefetchBoard::new(policy.identity.clone(), recovery));
         let clients = Arc::new(Clients::new(native_of(&policy.policy)));
         let runner = Runner::new(policy, board.clone(), clients.clone());
         let thread = thread::Builder::new()
@@ -90,6 +103,16 @@ impl PrefetchDriver {
         at_work.recv().map_err(|_| PolicyError::Stopped)
     }
 
+    /// Why a component is not let in, if it is not.
+    pub fn quarantine_reason(&self, digest: &str) -> Option<String> {
+        self.board.quarantine_reason(digest)
+    }
+
+    /// Lets a component in again that was quarantined.
+    pub fn pardon(&self, digest: &str) {
+        self.board.pardon(digest);
+    }
+
     /// Ends the thread and waits for it: as long as a call into a policy may take.
     pub fn stop(&self) {
         let Some(thread) = self.thread.lock().take() else { return };
@@ -115,9 +138,11 @@ fn native_of(policy: &PrefetchSeat) -> Option<PrefetchChoice> {
 /// What the thread has.
 struct Runner {
     policy: PrefetchSeat,
+    /// How to make the component at work again, if it is one.
+    recipe: Option<PrefetchRecipe>,
+    failed: Option<Failed>,
     board: Arc<PrefetchBoard>,
     clients: Arc<Clients>,
-    began: Instant,
     /// Clients that the component was told of.
     known: HashSet<ClientId>,
     events: Vec<Event>,
@@ -125,13 +150,21 @@ struct Runner {
     answers: Vec<Answer>,
 }
 
+/// A component that the native policy stands in for, to be tried again.
+struct Failed {
+    due_ms: u64,
+    identity: PolicyIdentity,
+    recipe: PrefetchRecipe,
+}
+
 impl Runner {
     fn new(policy: LoadedPrefetch, board: Arc<PrefetchBoard>, clients: Arc<Clients>) -> Self {
         Self {
             policy: policy.policy,
+            recipe: policy.recipe,
+            failed: None,
             board,
             clients,
-            began: Instant::now(),
             known: HashSet::new(),
             events: Vec::new(),
             told: Vec::new(),
@@ -140,11 +173,16 @@ impl Runner {
     }
 
     fn work(mut self) {
-        while let Some(mut work) = self.clients.wait() {
+        while let Some(mut work) = self.clients.wait(self.due_in()) {
             if let Some(next) = work.next.take() {
-                self.exchange(next.policy, next.reason);
+                self.failed = None;
+                self.exchange(next.policy, next.reason, None);
                 let _ = next.done.send(());
                 // Who had rung has nothing to tell any more.
+                continue;
+            }
+            if self.due_in() == Some(Duration::ZERO) {
+                self.try_again();
                 continue;
             }
             // A panic here is a defect of ours, but must not end what clients get.
@@ -158,7 +196,7 @@ impl Runner {
     /// Takes what clients have to tell, and brings them what is wanted for them.
     fn round(&mut self, work: &Work) -> Result<(), Fault> {
         let PrefetchSeat::Wasm(policy) = &mut self.policy else { return Ok(()) };
-        let now_ms = self.began.elapsed().as_millis() as u64;
+        let now_ms = self.board.now_ms();
         self.told.clear();
         for &client in &work.left {
             if self.known.remove(&client) {
@@ -199,18 +237,54 @@ impl Runner {
 
     /// Replaces the component by the native policy, and says why.
     fn fall_back(&mut self, fault: &Fault) {
-        add(&self.board.faults, 1);
-        let failed = self.board.active();
-        let reason = format!("{failed} {fault}");
+        let identity = self.board.active();
+        let reason = format!("{identity} {fault}");
         tracing::warn!("prefetch policy replaced by the native one: {reason}");
-        self.exchange(LoadedPrefetch::native(PrefetchChoice::default()), reason);
+        // A native policy has none: its fault would be a defect of ours.
+        let recipe = self.recipe.take();
+        let native = LoadedPrefetch::native(PrefetchChoice::default());
+        self.exchange(native, reason, Some(&identity.digest));
+        if let Some(recipe) = recipe {
+            self.strike(identity, recipe, &fault.to_string());
+        }
     }
 
-    fn exchange(&mut self, policy: LoadedPrefetch, reason: String) {
+    /// Counts a fault: the component is tried again later, or never.
+    fn strike(&mut self, identity: PolicyIdentity, recipe: PrefetchRecipe, reason: &str) {
+        self.failed = match self.board.strike(&identity.digest, reason) {
+            Verdict::Again { after_ms } => {
+                Some(Failed { due_ms: self.board.now_ms() + after_ms, identity, recipe })
+            }
+            Verdict::Quarantined => None,
+        };
+    }
+
+    /// In which time a component is to be tried again, if there is one.
+    fn due_in(&self) -> Option<Duration> {
+        let due_ms = self.failed.as_ref()?.due_ms;
+        Some(Duration::from_millis(due_ms.saturating_sub(self.board.now_ms())))
+    }
+
+    /// Lets a fresh instance of the component that failed work.
+    fn try_again(&mut self) {
+        let Some(Failed { identity, recipe, .. }) = self.failed.take() else { return };
+        match recipe.start() {
+            Ok(policy) => {
+                tracing::info!("prefetch policy, tried again: {identity}");
+                self.exchange(policy, String::new(), None);
+            }
+            Err(refusal) => {
+                tracing::warn!("the prefetch policy {identity} cannot be tried again: {refusal}");
+                self.strike(identity, recipe, &refusal.to_string());
+            }
+        }
+    }
+
+    fn exchange(&mut self, policy: LoadedPrefetch, reason: String, stands_in_for: Option<&str>) {
         let native = native_of(&policy.policy);
-        self.policy = policy.policy;
+        (self.policy, self.recipe) = (policy.policy, policy.recipe);
         self.known.clear();
-        self.board.set_active(policy.identity, reason);
+        self.board.set_active(policy.identity, reason, stands_in_for);
         self.clients.restart(native);
     }
 }

@@ -1,7 +1,8 @@
 //! A prefetch policy ready to work: a component that accepted its configuration, or the name of a
 //! native one, of which each client's engine makes its own.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use portcullis_core::eviction::PolicyLimits;
 use portcullis_core::prefetch::PrefetchChoice;
@@ -10,7 +11,7 @@ use crate::compiler::Compiler;
 use crate::component::{Compiled, PREFETCH};
 use crate::engine::Engine;
 use crate::error::{PolicyError, Refusal};
-use crate::loaded::{on_deep_stack, read};
+use crate::loaded::{PolicyChoice, on_deep_stack, read};
 use crate::prefetch_instance::PrefetchInstance;
 use crate::recipe::config_digest;
 use crate::status::{PolicyIdentity, PolicyKind};
@@ -39,11 +40,42 @@ impl PrefetchPolicyChoice {
     /// # Errors
     /// It cannot be read, or there is too much of it.
     pub fn read(self) -> Result<Self, PolicyError> {
-        let Self::File(path) = self else { return Ok(self) };
+        match self {
+            Self::File(path) => Self::configured(&path, Vec::new()),
+            other => Ok(other),
+        }
+    }
+
+    /// The component in a file, with a configuration.
+    ///
+    /// # Errors
+    /// It cannot be read, or there is too much of it.
+    pub fn configured(path: &Path, config: Vec<u8>) -> Result<Self, PolicyError> {
         let name = path.display().to_string();
-        match read(&path) {
-            Ok(bytes) => Ok(Self::Bytes { name, bytes, config: Vec::new() }),
+        match read(path) {
+            Ok(bytes) => Ok(Self::Bytes { name, bytes, config }),
             Err(refusal) => Err(refusal.of(name)),
+        }
+    }
+
+    /// As what is kept over a restart.
+    pub(crate) fn to_kept(&self) -> PolicyChoice {
+        match self.clone() {
+            Self::Native(choice) => PolicyChoice::Named(choice.name().to_owned()),
+            Self::File(path) => PolicyChoice::File(path),
+            Self::Bytes { name, bytes, config } => PolicyChoice::Bytes { name, bytes, config },
+        }
+    }
+
+    /// Of what was kept over a restart, or what is wrong with it.
+    pub(crate) fn from_kept(kept: PolicyChoice) -> Result<Self, String> {
+        match kept {
+            PolicyChoice::Named(name) => name.parse().map(Self::Native),
+            PolicyChoice::File(path) => Ok(Self::File(path)),
+            PolicyChoice::Bytes { name, bytes, config } => Ok(Self::Bytes { name, bytes, config }),
+            PolicyChoice::BuiltIn | PolicyChoice::Native => {
+                Err("no prefetch policy is built in".to_owned())
+            }
         }
     }
 }
@@ -58,6 +90,18 @@ impl Default for PrefetchPolicyChoice {
 pub struct LoadedPrefetch {
     pub(crate) policy: PrefetchSeat,
     pub(crate) identity: PolicyIdentity,
+    /// `None` for a native policy, which needs none.
+    pub(crate) recipe: Option<PrefetchRecipe>,
+}
+
+/// How to make a policy of a component, as often as is wanted. Cloning shares the compiled code.
+#[derive(Clone)]
+pub(crate) struct PrefetchRecipe {
+    /// What it is called until it told its own name.
+    name: Arc<str>,
+    compiled: Compiled,
+    config: Arc<[u8]>,
+    limits: PolicyLimits,
 }
 
 /// Who chooses.
@@ -82,15 +126,15 @@ impl LoadedPrefetch {
         let (name, bytes, config) = match choice {
             PrefetchPolicyChoice::Native(choice) => return Ok(Self::native(choice)),
             PrefetchPolicyChoice::File(path) => {
-                let name = path.display().to_string();
-                let bytes = read(&path).map_err(|refusal| refusal.of(&name))?;
-                (name, bytes, Vec::new())
+                let choice = PrefetchPolicyChoice::configured(&path, Vec::new())?;
+                return Self::load(choice, limits, compiler);
             }
             PrefetchPolicyChoice::Bytes { name, bytes, config } => (name, bytes, config),
         };
         let load = || {
             let compiled = compiler.compile(&PREFETCH, &bytes, None)?;
-            Self::start(&name, &compiled, &config, limits)
+            let (name, config) = (name.as_str().into(), config.into());
+            PrefetchRecipe { name, compiled, config, limits }.start()
         };
         on_deep_stack(load)?.map_err(|refusal| refusal.of(&name))
     }
@@ -102,17 +146,16 @@ impl LoadedPrefetch {
 
     pub(crate) fn native(choice: PrefetchChoice) -> Self {
         let identity = PolicyIdentity::native(choice.name());
-        Self { policy: PrefetchSeat::Native(choice), identity }
+        Self { policy: PrefetchSeat::Native(choice), identity, recipe: None }
     }
+}
 
-    fn start(
-        name: &str,
-        compiled: &Compiled,
-        config: &[u8],
-        limits: PolicyLimits,
-    ) -> Result<Self, Refusal> {
+impl PrefetchRecipe {
+    /// Makes a policy that accepted its configuration and has seen no event yet. Wants a deep stack.
+    pub(crate) fn start(&self) -> Result<LoadedPrefetch, Refusal> {
+        let Self { name, compiled, config, limits } = self;
         let engine = Engine::shared()?;
-        let (instance, info) = PrefetchInstance::start(engine, compiled, limits, config, name)?;
+        let (instance, info) = PrefetchInstance::start(engine, compiled, *limits, config, name)?;
         let identity = PolicyIdentity {
             name: info.name,
             version: info.version,
@@ -120,6 +163,7 @@ impl LoadedPrefetch {
             digest: compiled.digest.clone(),
             config_digest: config_digest(config),
         };
-        Ok(Self { policy: PrefetchSeat::Wasm(Box::new(instance)), identity })
+        let policy = PrefetchSeat::Wasm(Box::new(instance));
+        Ok(LoadedPrefetch { policy, identity, recipe: Some(self.clone()) })
     }
 }

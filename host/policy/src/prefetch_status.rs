@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use crate::status::{PolicyIdentity, PolicyKind};
+use crate::status::{PolicyIdentity, PolicyKind, add};
+use crate::strikes::{Quarantined, Recovery, Strikes, Verdict};
 
 /// The prefetch policy that is active, and what it did since the driver started. Native policies work
 /// within their clients' requests: of them nothing is counted here.
@@ -29,6 +30,11 @@ pub struct PrefetchStatus {
     pub active_calls: u64,
     /// Faults of components.
     pub faults: u64,
+    /// Faults of the active component, or of the one that a native policy stands in for, in the last
+    /// minute.
+    pub strikes: u64,
+    /// Components that are not let in, the oldest first.
+    pub quarantined: Vec<Quarantined>,
     /// Calls into components.
     pub calls: u64,
     /// Events handed over.
@@ -53,9 +59,11 @@ pub struct PrefetchStatus {
 
 /// What the driver writes and others read. The counters have one writer, the driver's thread.
 pub(crate) struct PrefetchBoard {
+    began: Instant,
     /// Held for copies only.
     active: Mutex<Active>,
-    pub(crate) faults: AtomicU64,
+    strikes: Mutex<Strikes>,
+    faults: AtomicU64,
     pub(crate) calls: AtomicU64,
     pub(crate) events: AtomicU64,
     pub(crate) batches: AtomicU64,
@@ -73,15 +81,25 @@ pub(crate) struct PrefetchBoard {
 struct Active {
     identity: PolicyIdentity,
     fallback_reason: String,
-    since: Instant,
+    /// The component that it stands in for; its own where it does not.
+    blamed_digest: String,
+    since_ms: u64,
     calls_before: u64,
 }
 
 impl PrefetchBoard {
-    pub(crate) fn new(identity: PolicyIdentity) -> Self {
-        let (fallback_reason, since) = (String::new(), Instant::now());
+    pub(crate) fn new(identity: PolicyIdentity, recovery: Recovery) -> Self {
+        let active = Active {
+            blamed_digest: identity.digest.clone(),
+            identity,
+            fallback_reason: String::new(),
+            since_ms: 0,
+            calls_before: 0,
+        };
         Self {
-            active: Mutex::new(Active { identity, fallback_reason, since, calls_before: 0 }),
+            began: Instant::now(),
+            active: Mutex::new(active),
+            strikes: Mutex::new(Strikes::new(recovery)),
             faults: AtomicU64::new(0),
             calls: AtomicU64::new(0),
             events: AtomicU64::new(0),
@@ -100,13 +118,52 @@ impl PrefetchBoard {
         self.active.lock().identity.clone()
     }
 
-    pub(crate) fn set_active(&self, identity: PolicyIdentity, fallback_reason: String) {
-        let (since, calls_before) = (Instant::now(), self.calls.load(Ordering::Relaxed));
-        *self.active.lock() = Active { identity, fallback_reason, since, calls_before };
+    /// Monotonic time, from the start of the driver.
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.began.elapsed().as_millis() as u64
+    }
+
+    /// Another policy is at work. `stands_in_for` is the component that failed, and how, where it does.
+    pub(crate) fn set_active(
+        &self,
+        identity: PolicyIdentity,
+        fallback_reason: String,
+        stands_in_for: Option<&str>,
+    ) {
+        let blamed_digest = stands_in_for.unwrap_or(&identity.digest).to_owned();
+        let (since_ms, calls_before) = (self.now_ms(), self.calls.load(Ordering::Relaxed));
+        *self.active.lock() =
+            Active { identity, fallback_reason, blamed_digest, since_ms, calls_before };
+    }
+
+    /// Counts a fault of the component with this digest.
+    pub(crate) fn strike(&self, digest: &str, reason: &str) -> Verdict {
+        add(&self.faults, 1);
+        let verdict = self.strikes.lock().note(self.now_ms(), digest, reason);
+        if verdict == Verdict::Quarantined {
+            tracing::warn!(sha256 = digest, "prefetch policy quarantined: it {reason}");
+        }
+        verdict
+    }
+
+    /// Why a component is not let in, if it is not.
+    pub(crate) fn quarantine_reason(&self, digest: &str) -> Option<String> {
+        self.strikes.lock().reason(digest).map(str::to_owned)
+    }
+
+    /// Lets a component in again.
+    pub(crate) fn pardon(&self, digest: &str) {
+        self.strikes.lock().pardon(digest);
     }
 
     pub(crate) fn status(&self) -> PrefetchStatus {
-        let Active { identity, fallback_reason, since, calls_before } = self.active.lock().clone();
+        let now_ms = self.now_ms();
+        let active = self.active.lock().clone();
+        let Active { identity, fallback_reason, blamed_digest, since_ms, calls_before } = active;
+        let (quarantined, strikes) = {
+            let strikes = self.strikes.lock();
+            (strikes.quarantined(), strikes.count(now_ms, &blamed_digest) as u64)
+        };
         let PolicyIdentity { name, version, kind, digest, config_digest } = identity;
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let calls = load(&self.calls);
@@ -117,9 +174,11 @@ impl PrefetchBoard {
             digest,
             config_digest,
             fallback_reason,
-            active_ms: since.elapsed().as_millis() as u64,
+            active_ms: now_ms.saturating_sub(since_ms),
             active_calls: calls.saturating_sub(calls_before),
             faults: load(&self.faults),
+            strikes,
+            quarantined,
             calls,
             events: load(&self.events),
             batches: load(&self.batches),

@@ -13,6 +13,7 @@ mod misuse;
 mod mutations;
 mod numbers;
 mod prefetch;
+mod prefetch_recovery;
 mod swaps;
 mod versions;
 mod work;

@@ -7,6 +7,7 @@
 
 pub mod chain;
 pub mod echo;
+pub mod hits;
 pub mod listing;
 pub mod open_loop;
 

@@ -1,6 +1,6 @@
 //! `portcullis gateway`: the cache between clients and bricks.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use portcullis_core::limits::POLICY_CONFIG_LEN_BYTES_MAX;
@@ -49,6 +49,9 @@ pub(crate) struct Arguments {
     /// one's own, a WebAssembly component [default: crawl]
     #[arg(long, value_name = "NAME|FILE.wasm", value_parser = parse_prefetch)]
     prefetch: Option<PrefetchPolicyChoice>,
+    /// Configuration of that component
+    #[arg(long, value_name = "FILE", requires = "prefetch")]
+    prefetch_config: Option<PathBuf>,
     /// Which contents of small files travel along with listings: none, fixed (up to 16 KiB), learnt, or a
     /// policy of one's own, a WebAssembly component [default: none]
     #[arg(long, value_name = "NAME|FILE.wasm", value_parser = parse_inlining)]
@@ -85,6 +88,25 @@ fn parse_inlining(text: &str) -> Result<InliningPolicyChoice, String> {
     native.map_err(|error: String| format!("{error}, and components in files NAME.wasm"))
 }
 
+/// The same with a configuration, where there is one.
+fn configured(
+    choice: PrefetchPolicyChoice,
+    config: Option<&Path>,
+) -> Result<PrefetchPolicyChoice, CliError> {
+    match (choice, config) {
+        (PrefetchPolicyChoice::File(file), config) => {
+            let configured = PrefetchPolicyChoice::configured(&file, read_config(config)?);
+            Ok(configured.map_err(GatewayError::Prefetch)?)
+        }
+        (native, None) => Ok(native),
+        (_, Some(_)) => {
+            let what = "--prefetch-config is for a component in a file: the policies that have a name \
+                        take none";
+            Err(CliError::Said(what.to_owned()))
+        }
+    }
+}
+
 pub(crate) async fn run(arguments: Arguments) -> Result<(), CliError> {
     let identity = Identity::load(&arguments.identity, Role::Gateway)?;
     let config = arguments.config().await?;
@@ -96,6 +118,10 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), CliError> {
     print_ready(gateway.local_addr())?;
     gateway.serve(stop.requested()).await;
     Ok(())
+}
+
+fn read_config(path: Option<&Path>) -> Result<Vec<u8>, CliError> {
+    path.map_or_else(|| Ok(Vec::new()), |path| read(path, POLICY_CONFIG_LEN_BYTES_MAX))
 }
 
 impl Arguments {
@@ -115,17 +141,14 @@ impl Arguments {
         }
         config.cache_entries = self.cache_entries;
         if let Some(file) = self.eviction {
-            let policy = match &self.eviction_config {
-                Some(path) => read(path, POLICY_CONFIG_LEN_BYTES_MAX)?,
-                None => Vec::new(),
-            };
+            let policy = read_config(self.eviction_config.as_deref())?;
             config.eviction =
                 PolicyChoice::configured(&file, policy).map_err(GatewayError::from)?;
         }
         config.compiler = compile_policy::compiler();
         config.state = self.state;
         if let Some(prefetch) = self.prefetch {
-            config.prefetch = prefetch;
+            config.prefetch = configured(prefetch, self.prefetch_config.as_deref())?;
         }
         if let Some(inlining) = self.inlining {
             config.inlining = inlining;

@@ -20,6 +20,6 @@ pub mod tally;
 
 pub use estimate::Estimate;
 pub use experiment::{Experiment, Plan, Reading, Side, Sides, Stage};
-pub use report::{Report, Verdict};
+pub use report::{Glimpse, Report, Verdict};
 pub use shadow::{Contender, Progress, ShadowReport};
 pub use tally::{Costs, ShardTally};

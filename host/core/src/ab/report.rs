@@ -71,6 +71,20 @@ impl Verdict {
     }
 }
 
+/// What was seen in a period of A/B while the comparison is not through: no estimate, for what the halves
+/// differ by is in it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Glimpse {
+    /// The period.
+    pub stage: Stage,
+    /// What share of its requests is there, in percent.
+    pub measured_percent: u32,
+    /// Hit ratio of the half with the incumbent, in percent.
+    pub incumbent: f64,
+    /// Of the half with the candidate.
+    pub candidate: f64,
+}
+
 /// What a comparison has shown. Differences are candidate less incumbent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
@@ -80,6 +94,8 @@ pub struct Report {
     pub verdict: Verdict,
     /// A/A: hit ratios in points (hundredths of all requests), the sides named as in A/B.
     pub alike: Option<Estimate>,
+    /// Of each period of A/B that has begun, where there is no estimate yet.
+    pub so_far: Vec<Glimpse>,
     /// A/B: hit ratios in points. A request that is no hit is a call to a brick.
     pub hit_ratio: Option<Estimate>,
     /// Bytes from bricks for each request.
@@ -101,7 +117,12 @@ pub struct Report {
 impl Report {
     /// For people, a line each.
     pub fn words(&self) -> String {
-        let mut text = format!("{}\n", self.verdict.words());
+        format!("{}\n{}", self.verdict.words(), self.figures())
+    }
+
+    /// What [`Report::words`] says after the verdict.
+    pub fn figures(&self) -> String {
+        let mut text = self.what_is_known_so_far();
         let mut line = |name: &str, estimate: &Option<Estimate>, unit: &str| {
             let Some(Estimate { incumbent, candidate, difference, interval_95, .. }) = estimate
             else {
@@ -134,10 +155,43 @@ impl Report {
         }
         if !self.all_periods_warm {
             text.push_str(
-                "  a period began before what the cache held had been replaced twice: what is hardly \
+                "  a period began before what the cache held had been replaced eight times: what is hardly \
                  ever evicted tells little of eviction\n",
             );
         }
+        text
+    }
+
+    /// Of one that is not through, in words; nothing of one that is.
+    fn what_is_known_so_far(&self) -> String {
+        let mut text = String::new();
+        if self.verdict != Verdict::UnderWay {
+            return text;
+        }
+        for glimpse in &self.so_far {
+            let Glimpse { stage, measured_percent, incumbent, candidate } = glimpse;
+            let which = if *stage == Stage::First { "first" } else { "second" };
+            let _ = writeln!(
+                text,
+                "  {which} period, {measured_percent} % of it: hit ratio {incumbent:.2} -> \
+                 {candidate:.2} %, {:+.2} points",
+                candidate - incumbent
+            );
+        }
+        text.push_str(match (&self.so_far[..], &self.alike) {
+            ([_, _], _) => {
+                "  each policy was on each half, but not for as long: what is left over of what the \
+                 halves differ by is in the mean of the two, and how much is not known\n"
+            }
+            ([_], _) => {
+                "  the policies have not changed halves: what the halves differ by is in that \
+                 difference, and how much is not known\n"
+            }
+            (_, Some(_)) => {
+                "  so far both halves had the active policy: of the candidate nothing is known\n"
+            }
+            (_, None) => "  nothing was measured to its end so far\n",
+        });
         text
     }
 }

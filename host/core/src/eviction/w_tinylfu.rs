@@ -9,6 +9,11 @@
 //! moves an object to the *protected* segment, whose oldest go back on probation when it outgrows its
 //! share. The [`sketch`] counts keys, those of objects that left too, and forgets slowly.
 //!
+//! In the paper a resident that beats a candidate stays the oldest, to be weighed against the next one
+//! as well; so one that was used often once turns everybody away until the sketch has forgotten it.
+//! (OLTP, 32,000 entries: 1.3 points of the hit ratio.) Here it has earned
+//! another turn: it goes to the new end of its segment, and the next candidate meets the next resident.
+//!
 //! How large the window is worth being depends on the trace: after Einziger, Eytan, Friedman and
 //! Manes, "Adaptive software cache management", Middleware 2018, the [`climber`] moves the border in
 //! the direction in which the hit ratio rises.
@@ -17,7 +22,7 @@
 //! (and of those spared since), so that neither what came since nor a cache that is not quite full tilts them. Where the main space
 //! holds less than its share (the cache has just filled, the border moved, much was invalidated), the
 //! oldest of the window enter it without being weighed. An object that the host spares is one that
-//! was hit.
+//! was hit where it was: one of the window is the youngest there again, another is protected.
 //!
 //! What must hold: a resident is in exactly one segment, or proposed; memory is a fixed multiple of
 //! the most residents there were; one call takes bounded time.
@@ -49,6 +54,8 @@ struct State {
     /// What the sketch knows it by.
     fingerprint: u32,
     place: Place,
+    /// What is proposed was proposed out of the window.
+    was_candidate: bool,
 }
 
 /// The policy. One instance serves one cache.
@@ -96,7 +103,7 @@ impl WTinyLfu {
             self.detach(index);
         }
         let fingerprint = sketch::fingerprint(key);
-        let state = State { fingerprint, place: Place::Window };
+        let state = State { fingerprint, ..State::default() };
         if let Some(index) = self.nodes.add(id, weight_bytes, state) {
             self.window.push(&mut self.nodes, index);
         }
@@ -118,10 +125,11 @@ impl WTinyLfu {
 
     fn spare(&mut self, id: ObjectId) {
         let Some(index) = self.nodes.find(id) else { return };
-        if self.nodes.at(index).state.place == Place::Proposed {
+        let State { place, was_candidate, .. } = self.nodes.at(index).state;
+        if place == Place::Proposed {
             let weight_bytes = u64::from(self.nodes.at(index).weight_bytes);
             self.level_bytes = self.level_bytes.map(|level| level + weight_bytes);
-            self.enter(index, Place::Protected);
+            self.enter(index, if was_candidate { Place::Window } else { Place::Protected });
         }
     }
 
@@ -192,12 +200,15 @@ impl WTinyLfu {
                     self.enter(candidate, Place::Probation);
                     oldest
                 } else {
+                    self.enter(oldest, self.nodes.at(oldest).state.place);
                     candidate
                 }
             }
         };
         self.leave(loser);
-        self.nodes.at_mut(loser).state.place = Place::Proposed;
+        let state = &mut self.nodes.at_mut(loser).state;
+        state.was_candidate = state.place == Place::Window;
+        state.place = Place::Proposed;
         Some(self.nodes.id(loser))
     }
 

@@ -23,7 +23,7 @@ use hashbrown::HashMap;
 
 use self::plan::Number;
 use self::walk::Walk;
-use super::{Answer, DirId, Event, PrefetchPolicy};
+use super::{Answer, DirId, Event, Follower, PrefetchPolicy};
 use crate::limits::{PREFETCH_DIRS_MAX, PREFETCH_WALKS_MAX};
 
 /// Entries of its client elsewhere, after which a walk has been left.
@@ -72,21 +72,6 @@ impl Crawl {
     /// Name by which the policy is known.
     pub const NAME: &str = "crawl";
 
-    fn entered(&mut self, now_ms: u64, dir: DirId, entry: super::Entry) {
-        self.entries += 1;
-        let (key, number) = match self.places.get(&dir) {
-            Some(&place) => place,
-            None => self.begin(dir),
-        };
-        let before = self.done.len();
-        if let Some(walk) = self.walks.get_mut(&key) {
-            walk.entered(number, entry, &mut self.done);
-            (walk.last_entry, walk.last_ms) = (self.entries, now_ms);
-        }
-        self.let_go(key, before);
-        self.leave_others(now_ms);
-    }
-
     /// Begins a walk. Where there are too many, one goes: of which nothing is fetched ahead, if there
     /// is such a one, and among those the one that did not go on for longest.
     fn begin(&mut self, dir: DirId) -> Place {
@@ -115,33 +100,11 @@ impl Crawl {
         }
     }
 
-    fn subdir(&mut self, dir: DirId, subdir: DirId) {
-        let Some(&(key, parent)) = self.places.get(&dir) else {
-            return self.done.push(subdir);
-        };
-        if self.places.len() >= PREFETCH_DIRS_MAX && !self.end_another(key) {
-            // Of those that come last nothing is known until they are entered.
-            return self.done.push(subdir);
-        }
-        if let Some(walk) = self.walks.get_mut(&key) {
-            let place = (key, walk.add(Some(parent), subdir));
-            self.places.insert(subdir, place);
-        }
-    }
-
     /// Ends the walk that did not go on for longest, other than this one.
     fn end_another(&mut self, kept: u64) -> bool {
         let others = self.walks.iter().filter(|&(&key, _)| key != kept);
         let least = others.min_by_key(|(_, walk)| walk.last_entry).map(|(&key, _)| key);
         least.map(|key| self.end(key)).is_some()
-    }
-
-    fn listed(&mut self, dir: DirId) {
-        let Some(&(key, number)) = self.places.get(&dir) else { return };
-        let Some(walk) = self.walks.get_mut(&key) else { return };
-        let before = self.done.len();
-        walk.listed(number, &mut self.done);
-        self.let_go(key, before);
     }
 
     /// Directories of a walk are done with: those in `done` from `before` on.
@@ -151,13 +114,6 @@ impl Crawl {
         }
         if self.walks.get(&key).is_some_and(Walk::is_empty) {
             self.walks.remove(&key);
-        }
-    }
-
-    fn lost(&mut self, dir: DirId, loss: super::Loss) {
-        let Some(&(key, number)) = self.places.get(&dir) else { return };
-        if let Some(walk) = self.walks.get_mut(&key) {
-            walk.lost(number, loss);
         }
     }
 
@@ -172,16 +128,55 @@ impl Crawl {
     }
 }
 
+impl Follower for Crawl {
+    fn entered(&mut self, now_ms: u64, dir: DirId, entry: super::Entry) {
+        self.entries += 1;
+        let (key, number) = match self.places.get(&dir) {
+            Some(&place) => place,
+            None => self.begin(dir),
+        };
+        let before = self.done.len();
+        if let Some(walk) = self.walks.get_mut(&key) {
+            walk.entered(number, entry, &mut self.done);
+            (walk.last_entry, walk.last_ms) = (self.entries, now_ms);
+        }
+        self.let_go(key, before);
+        self.leave_others(now_ms);
+    }
+
+    fn subdir(&mut self, dir: DirId, subdir: DirId) {
+        let Some(&(key, parent)) = self.places.get(&dir) else {
+            return self.done.push(subdir);
+        };
+        if self.places.len() >= PREFETCH_DIRS_MAX && !self.end_another(key) {
+            // Of those that come last nothing is known until they are entered.
+            return self.done.push(subdir);
+        }
+        if let Some(walk) = self.walks.get_mut(&key) {
+            let place = (key, walk.add(Some(parent), subdir));
+            self.places.insert(subdir, place);
+        }
+    }
+
+    fn listed(&mut self, dir: DirId) {
+        let Some(&(key, number)) = self.places.get(&dir) else { return };
+        let Some(walk) = self.walks.get_mut(&key) else { return };
+        let before = self.done.len();
+        walk.listed(number, &mut self.done);
+        self.let_go(key, before);
+    }
+
+    fn lost(&mut self, dir: DirId, loss: super::Loss) {
+        let Some(&(key, number)) = self.places.get(&dir) else { return };
+        if let Some(walk) = self.walks.get_mut(&key) {
+            walk.lost(number, loss);
+        }
+    }
+}
+
 impl PrefetchPolicy for Crawl {
     fn on_events(&mut self, now_ms: u64, events: &[Event]) {
-        for event in events {
-            match *event {
-                Event::Entered { dir, entry } => self.entered(now_ms, dir, entry),
-                Event::Subdir { dir, subdir } => self.subdir(dir, subdir),
-                Event::Listed { dir } => self.listed(dir),
-                Event::Lost { dir, loss } => self.lost(dir, loss),
-            }
-        }
+        self.follow(now_ms, events);
         // Without an entry, too, time goes by.
         self.leave_others(now_ms);
         for walk in self.walks.values_mut().filter(|walk| !walk.window.is_open()) {

@@ -122,6 +122,26 @@ pub trait PrefetchPolicy: Send {
     fn propose(&mut self, now_ms: u64, want: usize, answers: &mut Vec<Answer>);
 }
 
+/// A policy that does something else for each event.
+trait Follower {
+    fn entered(&mut self, now_ms: u64, dir: DirId, entry: Entry);
+    fn subdir(&mut self, dir: DirId, subdir: DirId);
+    fn listed(&mut self, dir: DirId);
+    fn lost(&mut self, dir: DirId, loss: Loss);
+
+    /// Takes a batch of them.
+    fn follow(&mut self, now_ms: u64, events: &[Event]) {
+        for event in events {
+            match *event {
+                Event::Entered { dir, entry } => self.entered(now_ms, dir, entry),
+                Event::Subdir { dir, subdir } => self.subdir(dir, subdir),
+                Event::Listed { dir } => self.listed(dir),
+                Event::Lost { dir, loss } => self.lost(dir, loss),
+            }
+        }
+    }
+}
+
 /// The engine of one client, as the driver of a policy sees it that works for several of them.
 pub trait PrefetchHost: Send + Sync {
     /// As [`Prefetcher::drain`]; `None`, once, where all that was told before is void, since too much

@@ -107,6 +107,45 @@ fn the_candidate_has_each_half_once_and_what_the_halves_differ_by_is_no_differen
     assert!(report.words().starts_with("the candidate is better"), "{}", report.words());
 }
 
+/// One that is stopped says what it has seen, and what that is worth.
+#[test]
+fn what_is_not_through_says_what_is_known_so_far() {
+    let mut traffic = Traffic::new(20_000, 1_000_000);
+    let words = |traffic: &Traffic| traffic.experiment.report().words();
+    assert!(
+        words(&traffic).contains("nothing was measured to its end so far"),
+        "{}",
+        words(&traffic)
+    );
+    while traffic.experiment.stage() != Stage::WarmFirst {
+        traffic.step(candidate_is_better);
+    }
+    let alike = words(&traffic);
+    assert!(alike.contains("both halves had the active policy"), "{alike}");
+    assert!(alike.contains("A/A: hit ratio"), "{alike}");
+    while traffic.experiment.stage() != Stage::First {
+        traffic.step(candidate_is_better);
+    }
+    traffic.step(candidate_is_better);
+    // The candidate's half misses 20 more of a hundred, and the candidate 5 fewer.
+    let first = words(&traffic);
+    assert!(first.contains("first period, 6 % of it: hit ratio 84"), "{first}");
+    assert!(first.contains(", -15.00 points") && first.contains("not changed halves"), "{first}");
+    while traffic.experiment.stage() != Stage::Second {
+        traffic.step(candidate_is_better);
+    }
+    traffic.step(candidate_is_better);
+    let second = words(&traffic);
+    assert!(second.contains("first period, 100 % of it: "), "{second}");
+    assert!(
+        second.contains(", +25.00 points") && second.contains("each policy was on"),
+        "{second}"
+    );
+    traffic.run(candidate_is_better);
+    let report = traffic.experiment.report();
+    assert!(report.so_far.is_empty() && !report.words().contains("% of it"), "{}", report.words());
+}
+
 #[test]
 fn the_same_twice_shows_nothing_and_a_worse_one_is_worse() {
     let mut traffic = Traffic::new(20_000, 1_000_000);
@@ -117,11 +156,13 @@ fn the_same_twice_shows_nothing_and_a_worse_one_is_worse() {
     assert_eq!(traffic.experiment.report().verdict, Verdict::Worse);
 }
 
-/// Warming up lasts until what each half holds was replaced twice, which takes two steps here.
+/// Warming up lasts until what each half holds was replaced eight times, which takes eight steps here.
 #[test]
 fn nothing_counts_before_what_is_held_was_replaced() {
     let mut traffic = Traffic::new(20_000, 1_000_000);
-    traffic.step(|_, _, _| 90);
+    for _ in 0..7 {
+        traffic.step(|_, _, _| 90);
+    }
     assert_eq!(traffic.experiment.stage(), Stage::WarmAlike);
     traffic.step(|_, _, _| 90);
     assert_eq!(traffic.experiment.stage(), Stage::FirstAlike);

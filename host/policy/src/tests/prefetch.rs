@@ -15,13 +15,13 @@ use super::guests::Guest;
 use super::{LIMITS, bytes, until};
 use crate::{
     Compiler, LoadOptions, LoadedPolicy, LoadedPrefetch, PolicyKind, PrefetchClient,
-    PrefetchControl, PrefetchDriver, PrefetchPolicyChoice, PrefetchStatus,
+    PrefetchControl, PrefetchDriver, PrefetchPolicyChoice, PrefetchSetup, PrefetchStatus, Recovery,
 };
 
 const BUDGET: Budget = Budget { requests: 8, bytes: 1 << 20, entries: 1 << 16 };
 
 /// The engine of a client: each listing ahead is over at once.
-struct Engine {
+pub(super) struct Engine {
     state: Mutex<State>,
 }
 
@@ -47,7 +47,12 @@ impl Engine {
     }
 
     /// The client lists directory `dir` with these subdirectories.
-    fn enter(&self, client: &PrefetchClient, dir: u64, subdirs: impl IntoIterator<Item = u64>) {
+    pub(super) fn enter(
+        &self,
+        client: &PrefetchClient,
+        dir: u64,
+        subdirs: impl IntoIterator<Item = u64>,
+    ) {
         let mut state = self.state.lock();
         state.prefetcher.entered(&handle(dir), false);
         let mut builder = ChunkBuilder::default();
@@ -78,7 +83,12 @@ impl Engine {
         self.state.lock().prefetcher.counters()
     }
 
-    fn is_native(&self) -> bool {
+    /// How often it began anew.
+    pub(super) fn restarts(&self) -> u32 {
+        self.state.lock().restarts
+    }
+
+    pub(super) fn is_native(&self) -> bool {
         self.state.lock().native.is_some()
     }
 }
@@ -138,11 +148,14 @@ fn load(guest: &Guest) -> LoadedPrefetch {
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// One that fails is not tried again.
+const ONCE: Recovery = Recovery { strikes_max: 1, rebuild_ms: 0 };
+
 fn start(guest: &Guest) -> PrefetchDriver {
-    PrefetchDriver::start(load(guest)).expect("a thread")
+    PrefetchDriver::start_with(load(guest), ONCE).expect("a thread")
 }
 
-fn join(driver: &PrefetchDriver) -> (Arc<Engine>, PrefetchClient) {
+pub(super) fn join(driver: &PrefetchDriver) -> (Arc<Engine>, PrefetchClient) {
     let engine = Engine::new();
     let host: Arc<dyn PrefetchHost> = engine.clone();
     let client = driver.join(&host);
@@ -414,8 +427,8 @@ fn policies_are_exchanged_between_two_batches() {
 /// H-21, H-30, H-34 for prefetch.
 #[test]
 fn what_an_operator_may_do() {
-    let compiler = Compiler::default();
-    let control = PrefetchControl::start(PrefetchPolicyChoice::default(), LIMITS, compiler);
+    let setup = PrefetchSetup::new(PrefetchPolicyChoice::default(), LIMITS);
+    let control = PrefetchControl::start(setup);
     let control = control.unwrap_or_else(|error| panic!("{error}"));
     let (engine, _client) = join(control.driver());
     assert!(engine.is_native());

@@ -4,8 +4,10 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
+use portcullis_core::cache::{Answer, CacheConfig, DentryCache, Filled};
 use portcullis_core::eviction::s3fifo::S3Fifo;
 use portcullis_core::eviction::{Class, Event, EvictionPolicy, ObjectId, Removal};
+use portcullis_core::{Attr, Entry, FileKind, Handle};
 use sha2::{Digest, Sha256};
 
 use super::host::TestHost;
@@ -118,6 +120,40 @@ fn hits_do_not_enter_wasm() {
     // A call only where the host had much to tell, and a thousand objects are soon told.
     assert!(status.wasm_calls <= counts.wakes + 2, "{status:?}, {counts:?}");
     assert!(status.wasm_calls < HITS / 200, "{status:?}");
+}
+
+/// Where no shard of a cache has as much to tell as wakes the driver, a million hits make no call at all, but
+/// for the look with which the driver may just have begun.
+#[test]
+fn hits_of_a_cache_make_no_call() {
+    const NAMES: u64 = 1_024;
+    let config = CacheConfig { capacity_bytes: 1 << 30, max_age_ms: u64::MAX, seed: 1 };
+    let cache = Arc::new(DentryCache::<()>::new(config));
+    let handle = |number: u64| Handle::new(&number.to_le_bytes()).expect("8 bytes");
+    // Four names a directory, so that all shards have their share.
+    let look_up = |number: u64| {
+        cache.lookup(0, &handle(number / 4), (number % 4).to_string().as_bytes(), || ())
+    };
+    for number in 0..NAMES {
+        let Answer::Lead(ticket) = look_up(number) else { panic!("nothing is known yet") };
+        let attr = Some(Attr { ino: number, nlink: 1, ..Attr::default() });
+        let handle = handle(1 << 60 | number);
+        let entry = Entry { handle, attr, kind: FileKind::Regular, target: None };
+        cache.fill(0, ticket, &Filled::Entry(entry));
+    }
+    let choice = PolicyChoice::File(built("s3fifo"));
+    let policy = LoadedPolicy::load(choice, LIMITS).expect("it loads");
+    let driver = EvictionDriver::start(cache.clone(), policy).expect("a thread");
+    until("the residents", || (driver.status().events >= NAMES).then_some(()));
+    let before = driver.status().wasm_calls;
+    assert!(before > 0, "it was told of what is resident");
+    for number in 0..1_000_000 {
+        assert!(matches!(look_up(number % NAMES), Answer::Hit(_)));
+    }
+    let status = driver.status();
+    assert!(status.wasm_calls <= before + 1, "{before} before, {status:?}");
+    assert_eq!(status.fallback_reason, "");
+    assert!(cache.counters().lookup_hits >= 1_000_000);
 }
 
 #[test]

@@ -23,8 +23,8 @@ pub(crate) fn oltp(test: &str) -> Option<Trace> {
     Some(formats::read("OLTP.lis.zst", &content).expect("a trace"))
 }
 
-/// Each half has 8,000, from where on the live path is as good as exact replays.
-const ENTRIES: u64 = 16_000;
+/// So many that the trace is long enough for what is held to be replaced as often as it takes.
+const ENTRIES: u64 = 4_000;
 const PERIOD_REQUESTS: u64 = 120_000;
 
 fn compare(trace: &Trace, incumbent: &str, candidate: &str, seed: u64) -> Ended {
@@ -89,9 +89,8 @@ fn replayed_gap(trace: &Trace, [incumbent, candidate]: [&str; 2], ended: &Ended)
     100.0 * (hit_ratio(candidate) - hit_ratio(incumbent))
 }
 
-/// Both ways round: the sign is that of the replay, and its figure lies within the interval in at least
-/// eight of ten runs. (They are of one trace, so they miss together; and a policy that is made anew
-/// when sides change has not learnt what it has in a replay of all of it.)
+/// Both ways round: the sign is that of the replay, and its figure lies within the 95 % interval in nine
+/// of ten runs or more. (They are of one trace, so they miss together.)
 #[test]
 fn policies_with_a_gap_are_told_apart() {
     let Some(trace) = oltp("policies_with_a_gap_are_told_apart") else { return };
@@ -112,7 +111,7 @@ fn policies_with_a_gap_are_told_apart() {
         covered += u64::from((found.difference - gap).abs() <= found.interval_95);
     }
     assert!(10 * told >= 9 * runs, "{told} of {runs} told apart");
-    assert!(10 * covered >= 8 * runs, "{covered} of {runs} intervals cover the replay's figure");
+    assert!(10 * covered >= 9 * runs, "{covered} of {runs} intervals cover the replay's figure");
 }
 
 /// A few thousand requests are too few for any of it, and a trace that ends before the comparison does

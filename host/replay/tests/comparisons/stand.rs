@@ -15,7 +15,7 @@ use portcullis_replay::Trace;
 /// Objects of the trace in one directory.
 const DIR_OBJECTS: u64 = 32;
 /// Requests between two turns of the policies, as they are under load.
-const TURN: usize = 64;
+pub(crate) const TURN: usize = 64;
 /// Requests on their way to a brick at a time.
 const IN_FLIGHT: usize = 16;
 /// Requests between two readings.

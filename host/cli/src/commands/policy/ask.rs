@@ -36,9 +36,30 @@ pub(super) struct Target {
     json: bool,
 }
 
+/// A policy, and the gateway that it is sent to.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Sent {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    source: Source,
+}
+
+impl Sent {
+    /// Sends it with a command, and shows what came of it.
+    pub(super) async fn ask(
+        &self,
+        command: impl FnOnce(PolicySource, bool) -> PolicyCommand,
+        say: impl FnOnce(&PolicyStatus) -> String,
+    ) -> Result<(), CliError> {
+        let (source, body) = self.source.read()?;
+        self.target.ask(command(source, self.source.force), &body, say).await
+    }
+}
+
 /// Which policy.
 #[derive(Debug, clap::Args)]
-pub(super) struct Source {
+struct Source {
     /// A component (FILE.wasm), `built-in`, or the name of a native policy
     #[arg(value_name = "POLICY")]
     policy: String,
@@ -48,12 +69,12 @@ pub(super) struct Source {
     config: Option<PathBuf>,
     /// Also where it is quarantined
     #[arg(long)]
-    pub(super) force: bool,
+    force: bool,
 }
 
 impl Source {
     /// What to ask for, and what follows the request.
-    pub(super) fn read(&self) -> Result<(PolicySource, Vec<Bytes>), CliError> {
+    fn read(&self) -> Result<(PolicySource, Vec<Bytes>), CliError> {
         let named = &self.policy;
         if !named.contains('/') && !named.ends_with(".wasm") {
             if self.config.is_some() {

@@ -36,8 +36,10 @@ enum Command {
     Test(test::Arguments),
     Replay(replay::Arguments),
     Reproduce(reproduce::Arguments),
-    Load(load::Arguments),
-    Swap(swap::Arguments),
+    /// Have a running gateway check, compile and try a policy, without letting it work
+    Load(ask::Sent),
+    /// Let another policy work in a running gateway; no request waits or fails for it
+    Swap(ask::Sent),
     Rollback(rollback::Arguments),
     Status(status::Arguments),
     Panic(panic::Arguments),

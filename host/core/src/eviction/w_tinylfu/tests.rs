@@ -17,7 +17,7 @@ fn newcomers_seen_once_do_not_push_out_one_another() {
 }
 
 /// 1 and 3 enter the main space, being the oldest of the window; 2, seen twice, beats 1. 4, seen once,
-/// does not beat 3, seen three times.
+/// does not beat 3, seen three times, which for that is the younger of the two from then on.
 #[test]
 fn of_candidate_and_victim_the_one_seen_less_often_leaves() {
     let mut policy = policy();
@@ -26,7 +26,7 @@ fn of_candidate_and_victim_the_one_seen_less_often_leaves() {
     assert_eq!(policy.nodes.at(policy.nodes.find(id(2)).unwrap()).state.place, Place::Probation);
     policy.on_events(0, &[evicted(1), insert(4)]);
     assert_eq!(policy.propose(0, 1), [id(4)]);
-    assert_eq!(policy.propose(0, 2), [id(3), id(2)]);
+    assert_eq!(policy.propose(0, 2), [id(2), id(3)]);
     assert_eq!(policy.resident(), 3);
 }
 
@@ -51,22 +51,35 @@ fn a_key_that_left_is_not_forgotten() {
     }
 }
 
-/// A hit on probation protects. The protected segment has four fifths: of ten protected the oldest
-/// two go back on probation, and so leave first.
+/// Of ten objects that are spared one was proposed out of the window (8) and is there again; the others are
+/// protected. That segment has six tenths, so its oldest three go back on probation, and the first of them
+/// leaves; of the others a hit protects 1 again. 8 does not beat 2, which for that has another turn.
 #[test]
-fn the_protected_outlast_those_on_probation() {
+fn the_spared_are_where_a_hit_had_put_them_and_the_protected_last() {
     let mut policy = policy();
     for slot in 0..10 {
         policy.on_events(0, &[insert(slot)]);
     }
-    assert_eq!(policy.propose(0, 10).len(), 10);
+    assert_eq!(policy.propose(0, 10), [8, 1, 2, 3, 4, 5, 6, 7, 0, 9].map(id));
     for slot in 0..10 {
         policy.on_events(0, &[Event::Spare { id: id(slot) }]);
     }
     assert_eq!(policy.propose(0, 1), [id(0)]);
-    assert_eq!((policy.probation.bytes(), policy.protected.bytes()), (2, 7));
+    let bytes = [policy.window.bytes(), policy.probation.bytes(), policy.protected.bytes()];
+    assert_eq!(bytes, [1, 2, 6]);
     policy.on_events(0, &[evicted(0), hit(1)]);
-    assert_eq!(policy.propose(0, 1), [id(2)], "1 is protected again");
+    assert_eq!(policy.propose(0, 2), [id(8), id(3)]);
+}
+
+/// 0, used often once, is the oldest of the main space. It turns 3 away, and not everybody from then on:
+/// 4 meets 1.
+#[test]
+fn one_that_is_hard_to_beat_has_another_turn() {
+    let mut policy = policy();
+    policy.on_events(0, &[insert(0), hit(0), hit(0), hit(0), insert(1), insert(2), insert(3)]);
+    assert_eq!(policy.propose(0, 1), [id(3)]);
+    policy.on_events(0, &[evicted(3), insert(4), hit(4)]);
+    assert_eq!(policy.propose(0, 1), [id(1)]);
 }
 
 /// A loop that is twice the cache, on which a window is of no use and LRU hits nothing; then uses
@@ -76,7 +89,7 @@ fn the_window_follows_the_load() {
     const PLACES: usize = 200;
     let rounds = (0..400).flat_map(|_| 0..2 * PLACES as u32);
     let played = Played::play(policy(), PLACES, &rounds.collect::<Vec<_>>());
-    assert!(played.hits > 400 * PLACES as u32 * 9 / 10, "{} hits", played.hits);
+    assert!(played.hits > 400 * PLACES as u32 * 3 / 4, "{} hits", played.hits);
     assert!(played.policy.window_share() < 0.3, "{}", played.policy.window_share());
 
     // Each object is used once more when 60 others came, and then never again.

@@ -19,7 +19,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use self::controller::Controller;
-use super::{Answer, DirId, Entry, Event, Loss, PrefetchPolicy};
+use super::{Answer, DirId, Entry, Event, Follower, Loss, PrefetchPolicy};
 use crate::limits::{PREFETCH_DIRS_MAX, PREFETCH_WALKS_MAX};
 
 /// A run that does not go on for so long is given up.
@@ -79,23 +79,6 @@ impl Statahead {
         self.dirs.len() + self.runs.len()
     }
 
-    fn entered(&mut self, now_ms: u64, dir: DirId, entry: Entry) {
-        let place = self.dirs.get_mut(&dir).map(|known| {
-            let before = std::mem::replace(&mut known.is_entered, true);
-            (known.run, known.at, before)
-        });
-        if let Some((run, at, was_entered)) = place {
-            self.gone_on(now_ms, run, at, was_entered, entry);
-        }
-        self.open(dir).is_entered = true;
-        self.touch(dir);
-        self.make_room(dir);
-        self.close_if_done(dir);
-        if let Some((run, ..)) = place {
-            self.close_if_done(run);
-        }
-    }
-
     /// The client came to number `at` of a run.
     fn gone_on(&mut self, now_ms: u64, run: DirId, at: usize, was_entered: bool, entry: Entry) {
         self.touch(run);
@@ -144,45 +127,6 @@ impl Statahead {
             (run.controller, run.is_given_up) = (None, true);
             for at in std::mem::take(&mut run.ahead) {
                 self.answers.push(Answer::Cancel(run.subdirs[at]));
-            }
-        }
-    }
-
-    fn subdir(&mut self, dir: DirId, subdir: DirId) {
-        if self.dirs.contains_key(&subdir) || self.runs.contains_key(&subdir) {
-            return;
-        }
-        if !self.make_room(dir) {
-            // Of those that come last nothing is known until they are entered.
-            return self.answers.push(Answer::Forget(subdir));
-        }
-        let run = self.open(dir);
-        run.subdirs.push(subdir);
-        run.left += 1;
-        let at = run.subdirs.len() - 1;
-        self.dirs.insert(subdir, Dir { run: dir, at, is_entered: false, is_listed: false });
-    }
-
-    fn listed(&mut self, dir: DirId) {
-        if let Some(run) = self.runs.get_mut(&dir) {
-            run.is_listed = true;
-            self.close_if_done(dir);
-        } else if let Some(dir) = self.dirs.get_mut(&dir) {
-            dir.is_listed = true;
-        }
-    }
-
-    fn lost(&mut self, dir: DirId, loss: Loss) {
-        let Some(known) = self.dirs.get(&dir) else { return };
-        let (run, at) = (known.run, known.at);
-        let Some(it) = self.runs.get_mut(&run) else { return };
-        if it.ahead.remove(&at)
-            && loss != Loss::Known
-            && let Some(controller) = &mut it.controller
-        {
-            controller.miss();
-            if controller.is_wrong() {
-                self.give_up(run);
             }
         }
     }
@@ -244,16 +188,67 @@ impl Statahead {
     }
 }
 
-impl PrefetchPolicy for Statahead {
-    fn on_events(&mut self, now_ms: u64, events: &[Event]) {
-        for event in events {
-            match *event {
-                Event::Entered { dir, entry } => self.entered(now_ms, dir, entry),
-                Event::Subdir { dir, subdir } => self.subdir(dir, subdir),
-                Event::Listed { dir } => self.listed(dir),
-                Event::Lost { dir, loss } => self.lost(dir, loss),
+impl Follower for Statahead {
+    fn entered(&mut self, now_ms: u64, dir: DirId, entry: Entry) {
+        let place = self.dirs.get_mut(&dir).map(|known| {
+            let before = std::mem::replace(&mut known.is_entered, true);
+            (known.run, known.at, before)
+        });
+        if let Some((run, at, was_entered)) = place {
+            self.gone_on(now_ms, run, at, was_entered, entry);
+        }
+        self.open(dir).is_entered = true;
+        self.touch(dir);
+        self.make_room(dir);
+        self.close_if_done(dir);
+        if let Some((run, ..)) = place {
+            self.close_if_done(run);
+        }
+    }
+
+    fn subdir(&mut self, dir: DirId, subdir: DirId) {
+        if self.dirs.contains_key(&subdir) || self.runs.contains_key(&subdir) {
+            return;
+        }
+        if !self.make_room(dir) {
+            // Of those that come last nothing is known until they are entered.
+            return self.answers.push(Answer::Forget(subdir));
+        }
+        let run = self.open(dir);
+        run.subdirs.push(subdir);
+        run.left += 1;
+        let at = run.subdirs.len() - 1;
+        self.dirs.insert(subdir, Dir { run: dir, at, is_entered: false, is_listed: false });
+    }
+
+    fn listed(&mut self, dir: DirId) {
+        if let Some(run) = self.runs.get_mut(&dir) {
+            run.is_listed = true;
+            self.close_if_done(dir);
+        } else if let Some(dir) = self.dirs.get_mut(&dir) {
+            dir.is_listed = true;
+        }
+    }
+
+    fn lost(&mut self, dir: DirId, loss: Loss) {
+        let Some(known) = self.dirs.get(&dir) else { return };
+        let (run, at) = (known.run, known.at);
+        let Some(it) = self.runs.get_mut(&run) else { return };
+        if it.ahead.remove(&at)
+            && loss != Loss::Known
+            && let Some(controller) = &mut it.controller
+        {
+            controller.miss();
+            if controller.is_wrong() {
+                self.give_up(run);
             }
         }
+    }
+}
+
+impl PrefetchPolicy for Statahead {
+    fn on_events(&mut self, now_ms: u64, events: &[Event]) {
+        self.follow(now_ms, events);
         let is_idle = |run: &&DirId| {
             self.runs.get(run).is_none_or(|run| now_ms.saturating_sub(run.last_ms) > IDLE_MS_MAX)
         };

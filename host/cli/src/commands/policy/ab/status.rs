@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use bytes::Bytes;
+use portcullis_core::ab::Verdict;
 use portcullis_replay::timeline::timeline;
 use portcullis_wire::message::{AbStatus, Compare};
 
@@ -60,5 +61,9 @@ fn words(status: &AbStatus) -> String {
         (false, true) => "through; the cache is whole again".to_owned(),
         (false, false) => format!("ended at {stage}: {ended}"),
     };
-    format!("{} -> {}, {now}\n{}", incumbent.name, candidate.name, report.words())
+    let verdict = match (report.verdict, *split) {
+        (Verdict::UnderWay, false) => "it ended before it could tell",
+        (verdict, _) => verdict.words(),
+    };
+    format!("{} -> {}, {now}\n{verdict}\n{}", incumbent.name, candidate.name, report.figures())
 }

@@ -88,9 +88,9 @@ mod tests {
     #[test]
     fn the_second_brick_that_needs_a_copy_takes_others_along() {
         let copies = CopiesAhead::default();
-        assert_eq!(members(copies.needed(&dir(4), 2)), [], "one name or two");
+        assert!(copies.needed(&dir(4), 2).is_empty(), "one name or two");
         assert_eq!(members(copies.needed(&dir(4), 1)), [3]);
-        assert_eq!(members(copies.needed(&dir(4), 3)), [], "all have one");
+        assert!(copies.needed(&dir(4), 3).is_empty(), "all have one");
     }
 
     #[test]

@@ -88,7 +88,7 @@ fn parse_inlining(text: &str) -> Result<InliningPolicyChoice, String> {
     native.map_err(|error: String| format!("{error}, and components in files NAME.wasm"))
 }
 
-/// The same with a configuration, where there is one.
+/// A prefetch policy with its configuration, where there is one.
 fn configured(
     choice: PrefetchPolicyChoice,
     config: Option<&Path>,

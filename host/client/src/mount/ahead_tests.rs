@@ -34,7 +34,9 @@ impl Walker {
         }
         let client = site.client().await;
         let (memory, fence) = (Arc::new(Memory::new(cache_bytes)), Arc::new(Fence::new()));
-        let ahead = Ahead::new(PrefetchChoice::Crawl, cache_bytes, &client, &memory, &fence);
+        let contents = Arc::new(Contents::new(0));
+        let asked = Asked { client: &client, memory: &memory, contents: &contents, fence: &fence };
+        let ahead = Ahead::new(PrefetchChoice::Crawl, cache_bytes, asked);
         let root = client.root().handle;
         let mut walker = Self { site, client, memory, ahead, root, dirs: Vec::new() };
         walker.dirs = walker.list(root).await;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use portcullis_core::replay::Replays;
+use portcullis_core::volume::Outcomes;
 use portcullis_core::watch::{Change, SessionId};
 use portcullis_transport::{Recaller, WatchSession, Watching};
 use portcullis_wire::message::Failure;
@@ -37,6 +38,8 @@ pub(crate) struct Tree {
     pub(crate) descriptors: Arc<Descriptors>,
     pub(crate) direct: Arc<Direct>,
     pub(crate) replays: Mutex<Replays<Applied, oneshot::Sender<()>>>,
+    /// What came of operations on several bricks that this one coordinated.
+    pub(crate) outcomes: Mutex<Outcomes>,
     pub(crate) workers: Workers,
     /// A brick becomes a member of a volume once.
     pub(crate) joining: Mutex<()>,
@@ -57,7 +60,12 @@ impl Tree {
             watching.wait_for_earlier_life();
         }
         let life = RandomState::new().hash_one(Instant::now());
+        let mut outcomes = Outcomes::new(life);
+        if let Some(member) = handles.member() {
+            member.recover_outcomes(&mut outcomes);
+        }
         let tree = Arc::new(Self {
+            outcomes: Mutex::new(outcomes),
             mutator: Mutator::new(handles.clone(), orphans.clone()),
             locks: Arc::new(Locks::new(handles.clone(), descriptors.clone())),
             direct: Direct::start(handles.clone(), watching.clone(), counters, polling),

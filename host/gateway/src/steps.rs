@@ -105,7 +105,10 @@ impl Asks {
 
     /// Runs an operation to its end.
     pub(crate) async fn run(&mut self, operation: Operation, joint: Option<&Joint>) -> End {
-        let asked = joint.map(|joint| self.asked(joint, &operation));
+        let asked = match joint {
+            Some(joint) => Some(self.asked(joint, &operation).await),
+            None => None,
+        };
         let (mut steps, mut next) = Steps::begin_asked(operation, asked);
         loop {
             match next {
@@ -122,12 +125,20 @@ impl Asks {
     }
 
     /// Who asked for an operation, and in which life of the brick that would coordinate it.
-    fn asked(&self, joint: &Joint, operation: &Operation) -> Asked {
+    async fn asked(&self, joint: &Joint, operation: &Operation) -> Asked {
         let OpId { client, number, oldest, life, .. } = joint.op;
         let bricks = &self.volume.bricks;
-        let life_of = |member| bricks.life_of(member, life);
-        let again = operation.coordinator().map(life_of).filter(|_| joint.is_doubtful);
-        Asked { cause: Cause { client, number, oldest }, again }
+        let life = match operation.coordinator() {
+            Some(member) if joint.is_doubtful => bricks.life_of(member, life),
+            Some(member) => {
+                let brick = bricks.numbered(member);
+                // Where it cannot be reached, nothing is committed.
+                let session = brick.session(0, brick.deadline()).await;
+                session.map_or(0, |session| session.life)
+            }
+            None => 0,
+        };
+        Asked { cause: Cause { client, number, oldest, life }, is_again: joint.is_doubtful }
     }
 
     /// Asks for what one brick may do alone, under the client's own number.

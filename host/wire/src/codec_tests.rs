@@ -121,14 +121,14 @@ fn mutations() -> Vec<Mutation> {
             prepared: MemberSet::of(3),
             cause: Some(CAUSE),
         }),
-        Mutation::Volume(Ask::TakeOver { tx: TX, cause: CAUSE, life: 6 }),
+        Mutation::Volume(Ask::TakeOver { tx: TX, cause: CAUSE }),
         Mutation::Volume(Ask::Own { place: place(), handle, uid: 1000 }),
         Mutation::Recall,
     ]
 }
 
 const TX: TxId = TxId { gateway: 1 << 99, number: 3 };
-const CAUSE: Cause = Cause { client: 1 << 98, number: 8, oldest: 7 };
+const CAUSE: Cause = Cause { client: 1 << 98, number: 8, oldest: 7, life: 6 };
 
 fn place() -> Place {
     Place { dir: handle(), name: b"\xffname".to_vec() }

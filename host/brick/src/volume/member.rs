@@ -54,8 +54,6 @@ pub(crate) struct Member {
     tickets: Tickets,
     transactions: Transactions,
     holds: Arc<Holds>,
-    /// What came of operations that it coordinated.
-    outcomes: Mutex<Outcomes>,
 }
 
 impl Member {
@@ -93,7 +91,6 @@ impl Member {
             tickets: Tickets::default(),
             transactions: Transactions::open(dir.as_fd())?,
             holds: Arc::default(),
-            outcomes: Mutex::default(),
             membership: RwLock::new(membership),
             dir,
         })
@@ -185,16 +182,14 @@ impl Member {
         for (tx, needed) in self.transactions.all_needed() {
             self.holds.add(tx, &needed);
         }
-        let mut outcomes = self.outcomes.lock();
-        for (tx, cause) in self.transactions.causes() {
-            outcomes.commit(&cause, tx);
-        }
         Ok(())
     }
 
-    /// What came of operations that it coordinated.
-    pub(super) fn outcomes(&self) -> &Mutex<Outcomes> {
-        &self.outcomes
+    /// What came of operations that it coordinated in earlier lives, as far as that is on disk.
+    pub(crate) fn recover_outcomes(&self, outcomes: &mut Outcomes) {
+        for (tx, cause) in self.transactions.causes() {
+            outcomes.commit(&cause, tx);
+        }
     }
 
     /// The hidden directory.

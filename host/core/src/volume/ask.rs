@@ -131,7 +131,7 @@ pub enum Ask {
     /// Commits a transaction by a change here, which leaves an intent in one with it. Told
     /// [`Told::NotHeld`], and nothing is changed, where the transaction does not hold every name of
     /// the change here, and is not committed either; or where another one has committed its cause, or
-    /// taken it over. By which transaction a cause was committed is kept
+    /// taken it over, or this member was restarted since that was asked for. By which transaction a cause was committed is kept
     /// ([`outcomes`](super::outcomes)). Waits where a directory that gets a name is
     /// sealed by another transaction; [`Told::NoCopy`] where it has gone meanwhile. The holds of
     /// the transaction here end; where a member has to finish something, the intent holds the
@@ -155,8 +155,6 @@ pub enum Ask {
         tx: TxId,
         /// The operation.
         cause: Cause,
-        /// The life of this member in which it was asked first.
-        life: u64,
     },
     /// Does what was promised, and ends the promise; lets go of what the transaction holds here.
     /// Told: [`Told::Done`], also where nothing was promised or it was done before.

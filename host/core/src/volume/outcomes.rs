@@ -8,7 +8,8 @@
 //!
 //! What must hold: an operation is committed by one transaction; once somebody was told that it is not
 //! committed, nobody but him commits it. All of this is in memory but what the intents on disk tell: after
-//! a restart, what is in no intent is not known.
+//! a restart, what is in no intent is not known, and what was asked before it is not committed any more, for
+//! somebody may have taken it over.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -27,6 +28,8 @@ pub struct Cause {
     pub number: u64,
     /// The oldest operation whose answer the client does not have yet.
     pub oldest: u64,
+    /// The life that the coordinator was in when it was asked first; 0 where that is not known.
+    pub life: u64,
 }
 
 /// What is known of an operation that was asked before.
@@ -41,8 +44,10 @@ pub enum Before {
 }
 
 /// The outcomes that one member keeps.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Outcomes {
+    /// The life of the member.
+    life: u64,
     clients: HashMap<u128, Client>,
     kept: usize,
     /// Counts what was asked, to know which client was quiet for longest.
@@ -68,9 +73,17 @@ enum State {
 }
 
 impl Outcomes {
-    /// Whether a transaction may commit an operation; [`Before::Committed`] where it has. Any that is not
-    /// known may be.
+    /// Nothing kept yet, in this life of the member.
+    pub fn new(life: u64) -> Self {
+        Self { life, clients: HashMap::new(), kept: 0, clock: 0, forgot: false }
+    }
+
+    /// Whether a transaction may commit an operation: one that was asked for in this life, and was neither
+    /// committed nor taken over by another.
     pub fn may_commit(&self, cause: &Cause, tx: TxId) -> bool {
+        if cause.life != self.life {
+            return false;
+        }
         let Some(client) = self.clients.get(&cause.client) else { return true };
         match client.operations.get(&cause.number) {
             Some(State::Committed(by)) => *by == tx,
@@ -92,9 +105,9 @@ impl Outcomes {
         self.enter(cause, State::Committed(tx));
     }
 
-    /// Somebody asks again for an operation, and would commit it by `tx`. `is_same_life`: the member was
-    /// not restarted since it was asked first.
-    pub fn take_over(&mut self, cause: &Cause, tx: TxId, is_same_life: bool) -> Before {
+    /// Somebody asks again for an operation, and would commit it by `tx`.
+    pub fn take_over(&mut self, cause: &Cause, tx: TxId) -> Before {
+        let is_same_life = cause.life == self.life;
         let forgot = self.forgot;
         let client = self.clients.get(&cause.client);
         match client.and_then(|client| client.operations.get(&cause.number)) {
@@ -168,8 +181,14 @@ mod tests {
     const A: TxId = TxId { gateway: 1, number: 5 };
     const B: TxId = TxId { gateway: 2, number: 5 };
 
+    const LIFE: u64 = 3;
+
     fn cause(number: u64) -> Cause {
-        Cause { client: 9, number, oldest: 1 }
+        Cause { client: 9, number, oldest: 1, life: LIFE }
+    }
+
+    fn of_another_life(cause: Cause) -> Cause {
+        Cause { life: LIFE - 1, ..cause }
     }
 
     fn later(tx: TxId) -> TxId {
@@ -178,61 +197,62 @@ mod tests {
 
     #[test]
     fn what_was_committed_is_told_to_whoever_asks_again() {
-        let mut outcomes = Outcomes::default();
+        let mut outcomes = Outcomes::new(LIFE);
         assert!(outcomes.may_commit(&cause(1), A));
         outcomes.commit(&cause(1), A);
         assert!(outcomes.is_committed(&cause(1), A) && !outcomes.is_committed(&cause(1), B));
-        for is_same_life in [true, false] {
-            let before = outcomes.take_over(&cause(1), B, is_same_life);
-            assert_eq!(before, Before::Committed(A));
+        for cause in [cause(1), of_another_life(cause(1))] {
+            assert_eq!(outcomes.take_over(&cause, B), Before::Committed(A));
         }
         assert!(!outcomes.may_commit(&cause(1), B), "once");
     }
 
     #[test]
     fn what_was_taken_over_is_committed_by_nobody_else() {
-        let mut outcomes = Outcomes::default();
-        assert_eq!(outcomes.take_over(&cause(1), B, true), Before::TakenOver);
+        let mut outcomes = Outcomes::new(LIFE);
+        assert_eq!(outcomes.take_over(&cause(1), B), Before::TakenOver);
         assert!(!outcomes.may_commit(&cause(1), A), "it comes late");
         assert!(outcomes.may_commit(&cause(1), B));
         assert!(outcomes.may_commit(&cause(1), later(B)), "it began anew");
         // Somebody else asks again, and then again the first.
-        assert_eq!(outcomes.take_over(&cause(1), A, false), Before::TakenOver);
+        assert_eq!(outcomes.take_over(&cause(1), A), Before::TakenOver);
         assert!(!outcomes.may_commit(&cause(1), later(B)));
         outcomes.commit(&cause(1), A);
-        assert_eq!(outcomes.take_over(&cause(1), B, true), Before::Committed(A));
+        assert_eq!(outcomes.take_over(&cause(1), B), Before::Committed(A));
     }
 
     #[test]
     fn what_a_restart_forgot_is_not_known() {
-        let mut outcomes = Outcomes::default();
-        assert_eq!(outcomes.take_over(&cause(1), B, false), Before::Unknown);
-        assert!(outcomes.may_commit(&cause(1), A), "it was not taken over");
+        let mut outcomes = Outcomes::new(LIFE);
+        let earlier = of_another_life(cause(1));
+        assert_eq!(outcomes.take_over(&earlier, B), Before::Unknown);
+        assert!(!outcomes.may_commit(&earlier, A), "somebody may have taken it over");
+        assert!(outcomes.may_commit(&cause(1), A));
     }
 
     #[test]
     fn what_a_client_has_the_answer_to_is_let_go_of_and_committed_by_nobody() {
-        let mut outcomes = Outcomes::default();
-        assert_eq!(outcomes.take_over(&cause(1), B, true), Before::TakenOver);
+        let mut outcomes = Outcomes::new(LIFE);
+        assert_eq!(outcomes.take_over(&cause(1), B), Before::TakenOver);
         outcomes.commit(&Cause { oldest: 2, ..cause(2) }, B);
         assert_eq!(outcomes.kept, 1);
         assert!(!outcomes.may_commit(&cause(1), A), "it comes very late");
-        assert_eq!(outcomes.take_over(&cause(1), A, true), Before::Unknown);
+        assert_eq!(outcomes.take_over(&cause(1), A), Before::Unknown);
     }
 
     #[test]
     fn outcomes_are_bounded_and_what_was_forgotten_is_not_known() {
-        let mut outcomes = Outcomes::default();
+        let mut outcomes = Outcomes::new(LIFE);
         for client in 0..REPLAYS_MAX as u128 {
-            outcomes.commit(&Cause { client, number: 1, oldest: 1 }, A);
+            outcomes.commit(&Cause { client, ..cause(1) }, A);
         }
         assert!(outcomes.kept + outcomes.clients.len() <= REPLAYS_MAX);
-        let first = Cause { client: 0, number: 1, oldest: 1 };
-        assert_eq!(outcomes.take_over(&first, B, true), Before::Unknown);
+        let first = Cause { client: 0, ..cause(1) };
+        assert_eq!(outcomes.take_over(&first, B), Before::Unknown);
         for number in 1..=REPLAYS_PER_CLIENT_MAX as u64 + 1 {
             outcomes.commit(&cause(number), A);
         }
-        assert_eq!(outcomes.take_over(&cause(1), B, true), Before::Unknown);
-        assert_eq!(outcomes.take_over(&cause(2), B, true), Before::Committed(A));
+        assert_eq!(outcomes.take_over(&cause(1), B), Before::Unknown);
+        assert_eq!(outcomes.take_over(&cause(2), B), Before::Committed(A));
     }
 }

@@ -248,6 +248,7 @@ impl Pack for Cause {
         self.client.pack(bytes);
         self.number.pack(bytes);
         self.oldest.pack(bytes);
+        self.life.pack(bytes);
     }
 }
 
@@ -255,7 +256,8 @@ impl Unpack for Cause {
     fn unpack(bytes: &mut &[u8]) -> Option<Self> {
         let client = u128::unpack(bytes)?;
         let number = u64::unpack(bytes)?;
-        Some(Self { client, number, oldest: u64::unpack(bytes)? })
+        let oldest = u64::unpack(bytes)?;
+        Some(Self { client, number, oldest, life: u64::unpack(bytes)? })
     }
 }
 
@@ -396,7 +398,7 @@ mod tests {
             Duty::RemoveBody { member: 1, link: 5 },
             Duty::Refresh { id: id() },
         ];
-        let cause = Some(Cause { client: 3, number: u64::MAX, oldest: 1 });
+        let cause = Some(Cause { client: 3, number: u64::MAX, oldest: 1, life: 2 });
         Intent { tx: TX, held: vec![place(b"a"), place(b"")], duties, cause }
     }
 

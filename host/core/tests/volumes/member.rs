@@ -119,7 +119,7 @@ impl Member {
             last_ticket: 0,
             life: 1,
             replays: Replays::new(1),
-            outcomes: Outcomes::default(),
+            outcomes: Outcomes::new(1),
         };
         let owner = member_of(root);
         if owner.members().contains(id) {
@@ -138,7 +138,7 @@ impl Member {
         self.tickets.clear();
         self.life += 1;
         self.replays = Replays::new(self.life);
-        self.outcomes = Outcomes::default();
+        self.outcomes = Outcomes::new(self.life);
         for (tx, (intent, _)) in &self.intents {
             intent.cause.iter().for_each(|cause| self.outcomes.commit(cause, *tx));
         }
@@ -222,7 +222,7 @@ impl Member {
             Ask::Commit { tx, change, prepared, cause } => {
                 self.commit(*tx, change, *prepared, cause.as_ref(), session)
             }
-            Ask::TakeOver { tx, cause, life } => self.take_over(*tx, cause, *life),
+            Ask::TakeOver { tx, cause } => self.take_over(*tx, cause),
             Ask::Finish { tx } => self.finish(*tx),
             Ask::Abort { tx } => self.abort(*tx),
             Ask::Settle { tx } => self.settle(*tx),

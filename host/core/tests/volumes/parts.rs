@@ -198,8 +198,8 @@ impl Member {
         Answer::Told(Told::Committed { duties }, Applied::Yes)
     }
 
-    pub(crate) fn take_over(&mut self, tx: TxId, cause: &Cause, life: u64) -> Answer {
-        let committed = match self.outcomes.take_over(cause, tx, life == self.life) {
+    pub(crate) fn take_over(&mut self, tx: TxId, cause: &Cause) -> Answer {
+        let committed = match self.outcomes.take_over(cause, tx) {
             Before::Unknown => return refused(Status::InDoubt),
             Before::TakenOver => None,
             Before::Committed(by) => {
@@ -268,7 +268,7 @@ impl Member {
         for part in parts.into_iter().flatten() {
             match part {
                 Preparation::Replace { place, pointer, link, .. } => {
-                    self.swap(place, pointer, *link);
+                    self.swap(&place, &pointer, link);
                 }
                 Preparation::Leave { place, link } => {
                     let record = self.take_name(&place).expect("it is held");

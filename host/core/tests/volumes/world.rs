@@ -200,9 +200,9 @@ impl World {
             _ => None,
         };
         let life = coordinator.map(|at| self.outcomes[outcome].lives[usize::from(at)]);
-        let cause = Cause { client: outcome as u128, number: 1, oldest: 1 };
-        let again = if is_again { Some(life.unwrap_or(0)) } else { None };
-        let (run, then) = Run::begin(op, Asked { cause, again });
+        let life = life.unwrap_or(0);
+        let cause = Cause { client: outcome as u128, number: 1, oldest: 1, life };
+        let (run, then) = Run::begin(op, Asked { cause, is_again });
         let under = Under { outcome, is_again, run, gateway, batch: 0, told: Vec::new() };
         self.runs.insert(id, under);
         self.go_on(id, then);

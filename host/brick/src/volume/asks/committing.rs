@@ -42,7 +42,7 @@ impl Asked<'_> {
             return Ok(Told::Committed { duties: intent.duties });
         }
         if let Some(cause) = &cause {
-            let outcomes = self.member.outcomes().lock();
+            let outcomes = self.tree.outcomes.lock();
             if outcomes.is_committed(cause, tx) {
                 // And forgotten since: all is done.
                 return Ok(Told::Committed { duties: Vec::new() });
@@ -82,14 +82,13 @@ impl Asked<'_> {
             Change::Remove { place } => self.remove_dir_name(tx, place, leaves, changes)?,
         };
         if let Some(cause) = &cause {
-            self.member.outcomes().lock().commit(cause, tx);
+            self.tree.outcomes.lock().commit(cause, tx);
         }
         Ok(Told::Committed { duties })
     }
 
-    pub(super) fn take_over(&self, tx: TxId, cause: &Cause, life: u64) -> Result<Told, Failure> {
-        let is_same_life = self.tree.replays.lock().life() == life;
-        let committed = match self.member.outcomes().lock().take_over(cause, tx, is_same_life) {
+    pub(super) fn take_over(&self, tx: TxId, cause: &Cause) -> Result<Told, Failure> {
+        let committed = match self.tree.outcomes.lock().take_over(cause, tx) {
             Before::TakenOver => None,
             Before::Committed(by) => Some(by),
             Before::Unknown => {

@@ -77,7 +77,7 @@ impl Asked<'_> {
             Ask::Commit { tx, change, prepared, cause } => {
                 self.commit(tx, &change, (prepared, cause), changes)
             }
-            Ask::TakeOver { tx, cause, life } => self.take_over(tx, &cause, life),
+            Ask::TakeOver { tx, cause } => self.take_over(tx, &cause),
             Ask::Finish { tx } => self.finish(tx, changes),
             Ask::Abort { tx } => self.abort(tx, changes),
             Ask::Settle { tx } => Ok(self.settle(tx)),

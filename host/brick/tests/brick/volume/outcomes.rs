@@ -12,7 +12,6 @@ use portcullis_wire::message::Caller;
 use super::support::{Member, members, name_on, only, place, placing, root, run, tx};
 
 const LINK: u128 = 0xabcd << 100;
-const CAUSE: Cause = Cause { client: 9, number: 4, oldest: 1 };
 /// A transaction of another gateway.
 const LATER: TxId = TxId { gateway: 78, number: 1 };
 
@@ -37,28 +36,28 @@ fn who_asks_again_is_told_what_was_committed_or_commits_it_alone() {
             let change = placing(&to, pointer);
             Ask::Commit { tx, change, prepared: only(0), cause: Some(cause) }
         };
-        let life = members[1].life();
-        let again = |cause, life| Ask::TakeOver { tx: LATER, cause, life };
+        let cause = Cause { client: 9, number: 4, oldest: 1, life: members[1].life() };
+        let again = |cause| Ask::TakeOver { tx: LATER, cause };
         // It was not committed: then only he does it who was told so.
-        let other = Cause { number: 5, ..CAUSE };
+        let other = Cause { number: 5, ..cause };
         let taken = Ok(Told::TakenOver { committed: None });
-        assert_eq!(members[1].ask(again(other, life)).await, taken);
+        assert_eq!(members[1].ask(again(other)).await, taken);
         assert_eq!(members[1].hold(tx(1), &to, Purpose::Replace).await, None);
         assert_eq!(members[1].ask(commit(tx(1), other)).await, Ok(Told::NotHeld));
 
         let duties = vec![Duty::Finish { member: 0 }];
-        let committed = members[1].ask(commit(tx(1), CAUSE)).await;
+        let committed = members[1].ask(commit(tx(1), cause)).await;
         assert_eq!(committed, Ok(Told::Committed { duties: duties.clone() }));
         let told = Ok(Told::TakenOver { committed: Some((tx(1), duties)) });
-        assert_eq!(members[1].ask(again(CAUSE, life)).await, told);
+        assert_eq!(members[1].ask(again(cause)).await, told);
         restart(&mut members, 1).await;
-        assert_eq!(members[1].ask(again(CAUSE, life)).await, told, "the intent tells it");
-        assert_eq!(members[1].ask(again(other, life)).await, Err(Status::InDoubt));
+        assert_eq!(members[1].ask(again(cause)).await, told, "the intent tells it");
+        assert_eq!(members[1].ask(again(other)).await, Err(Status::InDoubt));
         assert_eq!(members[1].ask(Ask::Forget { tx: tx(1), version: None }).await, Ok(Told::Done));
         let told = Ok(Told::TakenOver { committed: Some((tx(1), vec![])) });
-        assert_eq!(members[1].ask(again(CAUSE, life)).await, told, "and is done");
+        assert_eq!(members[1].ask(again(cause)).await, told, "and is done");
         assert_eq!(
-            members[1].ask(commit(tx(1), CAUSE)).await,
+            members[1].ask(commit(tx(1), cause)).await,
             Ok(Told::Committed { duties: vec![] })
         );
     });

@@ -131,9 +131,8 @@ pub enum Operation {
 pub struct Asked {
     /// The operation as its client names it.
     pub cause: Cause,
-    /// It was asked for before, of another gateway or without an answer, in this life of the
-    /// coordinator ([`Operation::coordinator`]).
-    pub again: Option<u64>,
+    /// It was asked for before, of another gateway or without an answer.
+    pub is_again: bool,
 }
 
 /// A question and whom it goes to.

@@ -60,10 +60,10 @@ impl<'a> Transaction<'a> {
 
     /// What came of the operation, where its client had asked for it before.
     pub(super) async fn take_over(&self) -> Earlier {
-        let Some(Asked { cause, again: Some(life) }) = self.members.asked else {
+        let Some(Asked { cause, is_again: true }) = self.members.asked else {
             return Earlier::Nothing;
         };
-        let ask = Ask::TakeOver { tx: self.tx, cause, life };
+        let ask = Ask::TakeOver { tx: self.tx, cause };
         match self.members.ask(self.coordinator, ask).await {
             Told::TakenOver { committed: None } => Earlier::Nothing,
             Told::TakenOver { committed: Some((tx, duties)) } => Earlier::Committed(tx, duties),

@@ -102,26 +102,13 @@ impl PrefetchControl {
         };
         let load =
             |choice: &PrefetchPolicyChoice| LoadedPrefetch::load(choice.clone(), limits, &compiler);
-        let (restored, is_panic, last_refusal) = match saved.as_ref().map(SavedPolicies::restore) {
-            None | Some(Ok(None)) => (None, false, String::new()),
-            Some(Err(damage)) => (None, false, damage),
-            Some(Ok(Some((kept, is_panic)))) => {
-                let restored = kept.and_then(PrefetchPolicyChoice::from_kept).and_then(|choice| {
-                    let loaded = load(&choice).map_err(|error| error.to_string())?;
-                    Ok((choice, loaded))
-                });
-                match restored {
-                    Ok(restored) => (Some(restored), is_panic, String::new()),
-                    Err(refusal) => (None, is_panic, refusal),
-                }
-            }
-        };
+        let Restored { policy, is_panic, refusal: last_refusal } = restored(saved.as_ref(), load);
         if !last_refusal.is_empty() {
             tracing::warn!(
                 "the prefetch policy of before the restart is not active: {last_refusal}"
             );
         }
-        let (choice, loaded) = match restored {
+        let (choice, loaded) = match policy {
             Some(restored) => restored,
             None => {
                 let choice = choice.read()?;
@@ -307,5 +294,33 @@ impl PrefetchControl {
             self.chosen.lock().last_refusal = error.to_string();
         }
         result
+    }
+}
+
+/// What is left of before a restart.
+#[derive(Default)]
+struct Restored {
+    policy: Option<(PrefetchPolicyChoice, LoadedPrefetch)>,
+    is_panic: bool,
+    /// Why there is no policy although there was one; empty otherwise.
+    refusal: String,
+}
+
+fn restored(
+    saved: Option<&SavedPolicies>,
+    load: impl Fn(&PrefetchPolicyChoice) -> Result<LoadedPrefetch, PolicyError>,
+) -> Restored {
+    let (kept, is_panic) = match saved.map(SavedPolicies::restore) {
+        None | Some(Ok(None)) => return Restored::default(),
+        Some(Ok(Some(last))) => last,
+        Some(Err(refusal)) => return Restored { refusal, ..Restored::default() },
+    };
+    let loaded = kept.and_then(PrefetchPolicyChoice::from_kept).and_then(|choice| {
+        let loaded = load(&choice).map_err(|error| error.to_string())?;
+        Ok((choice, loaded))
+    });
+    match loaded {
+        Ok(policy) => Restored { policy: Some(policy), is_panic, refusal: String::new() },
+        Err(refusal) => Restored { policy: None, is_panic, refusal },
     }
 }

@@ -27,7 +27,7 @@ const SECONDS: f64 = 3.0;
 const DIRS: usize = 100;
 const FILES: usize = 500;
 /// Of the names: about so many that half of the lookups miss.
-const HALF_ENTRIES: &str = "9000";
+const HALF_ENTRIES: &str = "10200";
 /// All of the names, and more.
 const ALL_ENTRIES: &str = "100000";
 /// Student's t for 95 % and 9 degrees of freedom.

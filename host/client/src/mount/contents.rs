@@ -96,7 +96,8 @@ impl Contents {
         if before + weight_bytes > MOUNT_PINNED_BYTES_MAX {
             return None;
         }
-        if pinned.content.use_first() {
+        // Empty ones are left out where they are delivered, too.
+        if pinned.content.use_first() && !pinned.content.bytes.is_empty() {
             let mut opened = self.opened.lock();
             if opened.len() < INLINE_TOLD_DIRS_MAX || opened.contains_key(&pinned.content.dir) {
                 *opened.entry(pinned.content.dir).or_default() += 1;

@@ -372,7 +372,8 @@ impl World {
         }
         assert!(!outcome.is_applied, "{id} is done a second time");
         let may_be = matches!(outcome.result, None | Some(Err(Status::InDoubt)));
-        assert!(may_be, "{id} is done after it ended: {:?}", outcome.result);
+        let trace = self.trace.join("\n");
+        assert!(may_be, "{id} is done after it ended: {:?}\n{trace}", outcome.result);
         outcome.is_applied = true;
         let done = match (&outcome.op, applied) {
             (Op::Create(place), Applied::Created(file)) => self.tree.create(place, file),

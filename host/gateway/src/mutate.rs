@@ -148,7 +148,12 @@ impl Asked {
                     ..
                 })) => {
                     if let Err(failure) = self.make_copy(client, &mut copies).await {
-                        return Outcome::Failed(failure);
+                        // Whoever was asked before may be at it yet.
+                        return if self.op.retry {
+                            Outcome::Unknown(Failure::new(Status::InDoubt, failure.detail), None)
+                        } else {
+                            Outcome::Failed(failure)
+                        };
                     }
                 }
                 Ok(ReplyFrame::Reply(Reply::Mutated { result, changes, mut dirs })) => {

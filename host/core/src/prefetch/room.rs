@@ -3,7 +3,8 @@
 //! A budget says what a host would spend at most. Whether that much lasts in its cache until it is used,
 //! the host does not know: others use the cache too, and what nobody has used leaves it first. So the room is
 //! found out, as a sender finds out what a network carries (Jacobson 1988): it is halved when something
-//! was evicted before its client came, and grows again by what is used.
+//! was evicted before its client came, and grows again by what is used, by one listing each time that as much as it
+//! holds was.
 //!
 //! What must hold: the room is never more than the budget; losses of what was begun before the room was
 //! halved count once; where not even one listing lasts, one is tried again only after the client has
@@ -71,8 +72,9 @@ impl Room {
     /// What a listing brought was used.
     pub(super) fn used(&mut self, held: Held) {
         (self.pause, self.last_pause) = (0, 0);
-        self.now.bytes = self.budget.bytes.min(self.now.bytes + held.bytes);
-        self.now.entries = self.budget.entries.min(self.now.entries + held.entries);
+        let grown = |now: u64, used: u64| now + used.min((used * used / now.max(1)).max(1));
+        self.now.bytes = self.budget.bytes.min(grown(self.now.bytes, held.bytes));
+        self.now.entries = self.budget.entries.min(grown(self.now.entries, held.entries));
     }
 
     /// What the listing `number` brought was evicted before it was used, while `held` was ahead.
@@ -147,9 +149,9 @@ mod tests {
         let mut room = room();
         room.lost(100, times(8));
         let fit = room.listings(NOTHING, 0);
-        room.used(LISTING);
-        assert_eq!(room.listings(NOTHING, 0), fit + 1);
-        (0..100).for_each(|_| room.used(LISTING));
+        (0..fit).for_each(|_| room.used(LISTING));
+        assert_eq!(room.listings(NOTHING, 0), fit + 1, "as much as it holds was used");
+        (0..4_000).for_each(|_| room.used(LISTING));
         let fit = room.listings(NOTHING, 0);
         assert!((64..=66).contains(&fit), "all of the budget: {fit}");
         assert_eq!(room.listings(times(64), 0), 0);

@@ -46,6 +46,8 @@ enum Stage {
 
 pub(crate) struct Run {
     pub(crate) op: Op,
+    /// It was asked before, and whoever was may be at it yet.
+    is_again: bool,
     stage: Stage,
 }
 
@@ -63,7 +65,7 @@ impl Run {
                 (Stage::Steps(steps), then(next))
             }
         };
-        (Self { op, stage }, then)
+        (Self { op, is_again: asked.is_again, stage }, then)
     }
 
     /// The answers to what was asked.
@@ -80,6 +82,7 @@ impl Run {
                     self.stage = Stage::Creating;
                     create(place)
                 }
+                Then::End { .. } if self.is_again => end(Err(Status::InDoubt)),
                 other => other,
             },
             (Stage::Creating, Op::Create(place)) => match (first, DirId::of_handle(&place.dir)) {

@@ -372,7 +372,8 @@ impl World {
         }
         assert!(!outcome.is_applied, "{id} is done a second time");
         let may_be = matches!(outcome.result, None | Some(Err(Status::InDoubt)));
-        assert!(may_be, "{id} is done after it ended: {:?}", outcome.result);
+        let trace = self.trace.join("\n");
+        assert!(may_be, "{id} is done after it ended: {:?}\n{trace}", outcome.result);
         outcome.is_applied = true;
         let done = match (&outcome.op, applied) {
             (Op::Create(place), Applied::Created(file)) => self.tree.create(place, file),
@@ -390,7 +391,10 @@ impl World {
 
     /// A request that waits is refused after a while; `false` where none waits.
     pub(crate) fn time_out(&mut self) -> bool {
-        let waits = |flight: &Flight| matches!(flight.at, At::Waiting(_));
+        // Whoever asks for what somebody is at waits for that.
+        let waits = |flight: &Flight| {
+            matches!(flight.at, At::Waiting(_)) && (flight.op.is_none() || flight.is_admitted)
+        };
         let waiting: Vec<usize> =
             (0..self.flights.len()).filter(|&index| waits(&self.flights[index])).collect();
         let Some(&index) = self.rng.choice(&waiting) else { return false };

@@ -49,8 +49,16 @@ pub(super) async fn ask_with_copy(members: &Members, place: &Place, ask: Ask) ->
             return Told::Failed(Status::Stale);
         }
         if let Err(status) = ensure_copy(members, id, member).await {
-            return Told::Failed(status);
+            return refused(members, &ask, status);
         }
     }
-    Told::Failed(Status::InUse)
+    refused(members, &ask, Status::InUse)
+}
+
+/// Why it is not asked. Where it is an operation by itself which was asked before, whoever leads it may
+/// be at it yet, and nobody knows.
+fn refused(members: &Members, ask: &Ask, status: Status) -> Told {
+    let is_whole = matches!(ask, Ask::Mkdir { .. } | Ask::Link { .. } | Ask::Rename { .. });
+    let is_again = members.asked.is_some_and(|asked| asked.is_again);
+    if is_whole && is_again { Told::Lost } else { Told::Failed(status) }
 }

@@ -1,3 +1,5 @@
+//! Tests of contents that came along: packed, kept within their bytes, and dropped with what they were told with.
+
 use super::*;
 use crate::Timestamp;
 

@@ -22,6 +22,12 @@ pub(super) struct Completed {
 }
 
 impl Completed {
+    /// The same, and then these.
+    pub(super) fn and_then(mut self, calls: Vec<Call>) -> Self {
+        self.after.extend(calls);
+        self
+    }
+
     /// The end of an operation that did what it was to do, whatever duties are left.
     pub(super) fn into_end(self) -> End {
         End { result: Ok(None), after: self.after }

@@ -3,7 +3,7 @@
 
 use super::completion::complete;
 use super::copy::ask_with_copy;
-use super::transaction::{Earlier, Transaction};
+use super::transaction::{Earlier, Transaction, refused};
 use super::{End, Members, Told, touch};
 use crate::handle::Handle;
 use crate::status::Status;
@@ -52,13 +52,13 @@ async fn on_two(members: &Members, tx: TxId, handle: Handle, place: Place, link:
     let hold = Ask::Hold { tx, place: place.clone(), purpose: Purpose::Make };
     match ask_with_copy(members, &place, hold).await {
         Told::Record(None) => {}
-        Told::Record(Some(_)) => return transaction.abort(Status::Exists),
-        other => return transaction.abort(other.failure()),
+        Told::Record(Some(_)) => return refused(&transaction, Status::Exists, touched).await,
+        other => return refused(&transaction, other.failure(), touched).await,
     }
     let part = Preparation::Link { handle, link };
     let record = match transaction.prepare(member_of(&handle).home(), part).await {
         Ok(promise) => promise.record,
-        Err(status) => return transaction.abort(status),
+        Err(status) => return refused(&transaction, status, touched).await,
     };
     let Some(record) = record else { return transaction.abort(Status::BadFrame) };
     let pointer = Pointer::File { handle, kind: record.what.kind(), link };

@@ -93,7 +93,10 @@ pub(super) async fn rename(
     };
     match ended {
         Ok(end) | Err(Stop::End(end)) => end,
-        Err(Stop::Refused(status)) => transaction.abort(status),
+        Err(Stop::Refused(status)) => match transaction.refuse(status, touches(&names)).await {
+            Ok(completed) => end_of(completed, &names),
+            Err(end) => end,
+        },
     }
 }
 

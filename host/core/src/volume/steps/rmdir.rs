@@ -3,7 +3,7 @@
 
 use super::completion::complete;
 use super::seal::seal;
-use super::transaction::{Earlier, Transaction};
+use super::transaction::{Earlier, Transaction, refused};
 use super::{End, Members, Told, touch};
 use crate::attr::FileKind;
 use crate::status::Status;
@@ -37,15 +37,16 @@ async fn on_all(members: &Members, tx: TxId, place: Place) -> End {
     let hold = Ask::Hold { tx, place: place.clone(), purpose: Purpose::Take };
     let record = match members.ask(arbiter, hold).await {
         Told::Record(Some(record)) => record,
-        other => return transaction.abort(other.failure()),
+        other => return refused(&transaction, other.failure(), touched).await,
     };
     let Some(id) = record.what.spread() else {
         // Another took its place meanwhile.
         let is_dir = record.what.kind() == FileKind::Directory;
-        return transaction.abort(if is_dir { Status::Busy } else { Status::NotDirectory });
+        let status = if is_dir { Status::Busy } else { Status::NotDirectory };
+        return refused(&transaction, status, touched).await;
     };
     if let Err(status) = seal(&mut transaction, id).await {
-        return transaction.abort(status);
+        return refused(&transaction, status, touched).await;
     }
     let duties = match transaction.commit(Change::Remove { place: place.clone() }).await {
         Ok(duties) => duties,

@@ -4,6 +4,7 @@
 //! asked for it is not; and where the coordinator says that it does not hold its name, it is
 //! neither committed nor will it be.
 
+use super::completion::{Completed, complete};
 use super::{Asked, Call, End, Members, Told};
 use crate::status::Status;
 use crate::volume::ask::{Ask, Change};
@@ -136,6 +137,10 @@ impl<'a> Transaction<'a> {
             Told::Lost => Err(Status::InDoubt.into()),
             Told::NotHeld if is_repeated => Err(self.abort_in_doubt().await),
             Told::NotHeld => Err(self.abort(Status::Busy)),
+            // Whoever has taken it over since may have done it.
+            _ if self.members.asked.is_some_and(|asked| asked.is_again) => {
+                Err(self.abort(Status::InDoubt))
+            }
             other => Err(self.abort(other.failure())),
         }
     }
@@ -151,6 +156,20 @@ impl<'a> Transaction<'a> {
     /// The end of an operation whose commit was not asked for, or was refused.
     pub(super) fn abort(&self, status: Status) -> End {
         End { result: Err(status), after: self.aborts() }
+    }
+
+    /// The end of an operation that was refused before its commit was asked for. Where it was asked before,
+    /// somebody else may have taken it over since, and done it: then that is how it ended, with these
+    /// calls that belong to it.
+    pub(super) async fn refuse(&self, status: Status, calls: Vec<Call>) -> Result<Completed, End> {
+        match self.take_over().await {
+            Earlier::Nothing => Err(self.abort(status)),
+            Earlier::Unknown(_) => Err(self.abort(Status::InDoubt)),
+            Earlier::Committed(tx, duties) => {
+                let completed = complete(self.members, tx, self.coordinator, duties, calls).await;
+                Ok(completed.and_then(self.aborts()))
+            }
+        }
     }
 
     /// The end of an operation that turns out to have nothing to do.
@@ -174,5 +193,17 @@ impl<'a> Transaction<'a> {
         let is_undone = !told.is_empty() && told.iter().all(was_there);
         let status = if is_undone { Status::Busy } else { Status::InDoubt };
         self.abort(status)
+    }
+}
+
+/// As [`Transaction::refuse`], for what needs no more than to be complete.
+pub(super) async fn refused(
+    transaction: &Transaction<'_>,
+    status: Status,
+    calls: Vec<Call>,
+) -> End {
+    match transaction.refuse(status, calls).await {
+        Ok(completed) => completed.into_end(),
+        Err(end) => end,
     }
 }

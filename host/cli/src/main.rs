@@ -53,7 +53,7 @@ struct Cli {
 enum Command {
     Identity(identity::Arguments),
     Brick(brick::Arguments),
-    Gateway(gateway::Arguments),
+    Gateway(Box<gateway::Arguments>),
     Mount(mount::Arguments),
     Find(find::Arguments),
     Ls(ls::Arguments),
@@ -97,7 +97,7 @@ fn run(command: Command) -> Result<(), CliError> {
         match command {
             Command::Identity(arguments) => identity::run(arguments),
             Command::Brick(arguments) => brick::run(arguments).await,
-            Command::Gateway(arguments) => gateway::run(arguments).await,
+            Command::Gateway(arguments) => gateway::run(*arguments).await,
             Command::Mount(arguments) => mount::run(arguments).await,
             Command::Find(arguments) => find::run(arguments).await,
             Command::Ls(arguments) => ls::run(arguments).await,

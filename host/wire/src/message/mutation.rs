@@ -10,6 +10,10 @@ use super::verb::Verb;
 /// A change that is asked for. Names are as in `Lookup`; modes hold permission bits with the
 /// caller's umask applied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is moved a few times beside a round trip, not kept"
+)]
 pub enum Mutation {
     /// Opens a regular file, which is made where there is none: open(2) with `O_CREAT`. Gives
     /// [`Mutated::Created`].
